@@ -1,0 +1,234 @@
+"""Every setting of the school, with its default and its meaning. Host only (containers get what they need as environment).
+
+Sources, strongest first: the command line, the environment, ``<home>/.env``, ``<home>/school/config.toml``, the
+defaults below. A ``.env`` in the current folder or in a repository is never read: it was seen to steer a program.
+docs/configuration.md is generated from this file.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from orchestrator.errors import ConfigError
+from orchestrator.home import Home
+
+
+def home_root() -> Path:
+    """Return the folder of ``SCHOOL_HOME``, or ``~/.hermes``."""
+    return Path(os.environ.get("SCHOOL_HOME") or "~/.hermes").expanduser().absolute()
+
+
+class Settings(BaseSettings):
+    """The settings. Names without a prefix are those of the source documents (R-8, R-47)."""
+
+    model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, frozen=True)
+
+    # where things are
+    school_home: Path = Field(default_factory=home_root, description="The school's home folder.")
+    bookbag_dir: Path | None = Field(None, description="Bookbags; default `<home>/bookbag`.")
+    signal_dir: Path | None = Field(None, description="Ready flags; default `<home>/signals`.")
+    lock_dir: Path | None = Field(None, description="Lock files; default `<home>/locks`.")
+
+    # waiting (R-47), seconds
+    handoff_timeout: float = Field(
+        120.0,
+        gt=0,
+        description="Longest wait for the teachers to pick a bead up, and longest stretch without progress (s).",
+    )
+    handoff_poll_interval: float = Field(
+        5.0,
+        gt=0,
+        description="How often the principal looks for verdicts where the file system does not notify (s).",
+    )
+    default_poll_interval: float = Field(
+        5.0,
+        gt=0,
+        description="How often a teacher looks for flags where the file system does not notify (s).",
+    )
+    default_review_timeout: float = Field(
+        90.0, gt=0, description="Longest time for one attempt at a review (s)."
+    )
+    lock_timeout: float = Field(10.0, gt=0, description="Longest wait for a bookbag's lock (s).")
+    max_session_cycles: int = Field(10, ge=1, description="Sessions a teacher keeps (R-35).")
+    review_attempts: int = Field(
+        3, ge=1, description="Attempts at a review before the bead is parked (R-37)."
+    )
+
+    # a student's limits
+    student_timeout: int = Field(900, ge=1, description="Wall time of a student (s).")
+    student_max_calls: int = Field(100, ge=1, description="Model calls of a student.")
+    student_max_tokens: int = Field(
+        2_000_000, ge=1, description="Tokens of a student, prompt and completion together."
+    )
+    student_max_cost: float = Field(
+        2.0, gt=0, description="Cost of a student (USD); calls without a known price don't count."
+    )
+    student_memory: str = Field("2g", description="Memory of a student, swap included.")
+    student_cpus: float = Field(2.0, gt=0, description="CPUs of a student.")
+    student_pids: int = Field(512, ge=16, description="Processes of a student.")
+    student_disk: str = Field(
+        "4g", description="What a student may add on disk, all its writable mounts together."
+    )
+    student_tmp: str = Field("1g", description="Size of a student's /tmp and home, each, in memory.")
+    student_runtime: str | None = Field(
+        None, description="OCI runtime of leaves (for example `runsc`), probed before use."
+    )
+    verify_timeout: int = Field(900, ge=1, description="Wall time of the repository's own check (s).")
+
+    # how many at once
+    max_beads: int = Field(8, ge=1, description="Beads that run at once, over all processes of this home.")
+    max_starts: int = Field(
+        3, ge=1, description="Container starts in flight at once, over all processes of this home."
+    )
+
+    # models
+    default_agent: Literal["auto", "light", "hermes", "command"] = Field(
+        "auto",
+        description="Agent of a student: `auto` is hermes, or light while only the rehearsal model exists.",
+    )
+    student_model: str = Field(
+        "auto/coding:reliable", description="Alias of the student's model at the gateway."
+    )
+    review_model: str = Field("auto/review", description="Alias of the teachers' model at the gateway.")
+    omniroute_url: str | None = Field(
+        None, description="An OmniRoute that already runs; default: the school's own."
+    )
+    omniroute_port: int = Field(
+        0, ge=0, le=65535, description="Port of the school's OmniRoute on 127.0.0.1; 0: the engine chooses."
+    )
+
+    # building images
+    build_ca: Path | None = Field(None, description="CA bundle for image builds; default: the host's own.")
+    build_proxy: str | None = Field(
+        None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY."
+    )
+    base_image: str = Field(
+        "python:3.12-slim", description="Base image; a stand-in is built where it can't be pulled."
+    )
+
+    # what is kept
+    archive_days: int = Field(90, ge=1, description="Days that archived bookbags and evidence are kept.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Level of the log file."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read the home's files, never the current folder's.
+
+        Own settings take the prefix ``SCHOOL_``; those named by the source documents are read without one as well.
+        """
+        root = home_root()
+        prefixed = EnvSettingsSource(settings_cls, env_prefix="SCHOOL_")
+        plain = _Unprefixed(settings_cls)
+        return (
+            init_settings,
+            prefixed,
+            plain,
+            DotEnvSettingsSource(settings_cls, env_file=root / ".env", env_prefix="SCHOOL_"),
+            _UnprefixedFile(settings_cls, env_file=root / ".env"),
+            TomlConfigSettingsSource(settings_cls, toml_file=root / "school" / "config.toml"),
+        )
+
+    def home(self) -> Home:
+        """Return the home that these settings name."""
+        root = self.school_home.expanduser().absolute()
+        return Home(
+            root=root,
+            bookbags=(self.bookbag_dir or root / "bookbag").expanduser().absolute(),
+            signals=(self.signal_dir or root / "signals").expanduser().absolute(),
+            locks=(self.lock_dir or root / "locks").expanduser().absolute(),
+        )
+
+
+UNPREFIXED = frozenset(
+    {
+        "school_home",
+        "bookbag_dir",
+        "signal_dir",
+        "lock_dir",
+        "handoff_timeout",
+        "handoff_poll_interval",
+        "default_poll_interval",
+        "default_review_timeout",
+        "max_session_cycles",
+    }
+)
+"""Settings that the source documents name without a prefix."""
+
+
+class _Unprefixed(EnvSettingsSource):
+    """The environment without a prefix, for the names in UNPREFIXED only."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__call__().items() if name in UNPREFIXED}
+
+
+class _UnprefixedFile(DotEnvSettingsSource):
+    """The home's ``.env`` without a prefix, for the names in UNPREFIXED only (it may be Hermes' own file)."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__call__().items() if name in UNPREFIXED}
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Return the settings in force.
+
+    Raises:
+        ConfigError: a value is not valid; the message names the setting and what it must be.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()]
+        raise ConfigError(
+            "A setting is not valid: " + "; ".join(lines),
+            next_step="Correct it in the environment (SCHOOL_<NAME>), <home>/.env or <home>/school/config.toml; docs/configuration.md lists every setting.",
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """Return the process's settings, read once."""
+    return load_settings()
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of a size such as ``512m`` or ``2g`` (powers of 1024).
+
+    Raises:
+        ConfigError: the text is not a size.
+    """
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    cleaned = text.strip().lower().removesuffix("b").removesuffix("i")
+    factor = units.get(cleaned[-1:], 1)
+    number = cleaned[:-1] if cleaned[-1:] in units else cleaned
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if value <= 0:
+        raise ConfigError(
+            f"Not a size: {text!r}.", next_step="Write a number with k, m or g, for example 512m or 2g."
+        )
+    return int(value * factor)
