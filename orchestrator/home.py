@@ -10,7 +10,10 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UNPRIVILEGED_ID = 10001
 """uid and gid that containers run as when the host's user is root."""
@@ -32,46 +35,57 @@ class Home:
 
     @property
     def ledger(self) -> Path:
+        """The ledger, a SQLite file."""
         return self.school / "ledger.db"
 
     @property
     def leases(self) -> Path:
+        """Kernel locks: one per bead, slot and standing role."""
         return self.school / "leases"
 
     @property
     def leaves(self) -> Path:
+        """One folder per living leaf."""
         return self.school / "leaves"
 
     @property
     def evidence(self) -> Path:
+        """What the teachers read, one folder per bead."""
         return self.school / "evidence"
 
     @property
     def archive(self) -> Path:
+        """Bookbags of disposed beads (R-9)."""
         return self.school / "archive"
 
     @property
     def sessions(self) -> Path:
+        """The teachers' own state, one folder each."""
         return self.school / "sessions"
 
     @property
     def gate(self) -> Path:
+        """The gate's zone: control socket, sockets, grants, log."""
         return self.school / "gate"
 
     @property
     def keys(self) -> Path:
+        """Key files, 0600."""
         return self.school / "keys"
 
     @property
     def logs(self) -> Path:
+        """The principal's log files and those of detached processes."""
         return self.school / "logs"
 
     @property
     def rehearsals(self) -> Path:
+        """The home's own rehearsal scenarios."""
         return self.school / "rehearsals"
 
     @property
     def library_log(self) -> Path:
+        """R-34."""
         return self.school / "library-log.yaml"
 
     @property
@@ -90,6 +104,7 @@ class Home:
 
     @property
     def gid(self) -> int:
+        """The gid that goes with ``uid``."""
         return UNPRIVILEGED_ID if os.getuid() == 0 else os.getgid()
 
     def ensure(self) -> Home:
@@ -118,7 +133,7 @@ class Home:
         """Return the key file ``keys/<name>``, made with random hex at its first use, 0600."""
         path = self.keys / name
         if not path.exists():
-            temporary = self.keys / f".{name}-{secrets.token_hex(4)}"
+            temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(nbytes) + "\n")

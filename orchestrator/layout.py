@@ -46,6 +46,4 @@ GATE_CONTROL_SOCKET = "/gate/control/control.sock"
 
 # rehearsal
 REHEARSAL_PORT = 8080
-REHEARSAL_SCENARIOS = (
-    "/school/rehearsals"  # the home's own scenarios, mounted read-only over the shipped ones
-)
+REHEARSAL_SCENARIOS = "/school/rehearsals"  # the home's own scenarios, mounted read-only over the shipped ones

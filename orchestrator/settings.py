@@ -1,4 +1,4 @@
-"""Every setting of the school, with its default and its meaning. Host only (containers get what they need as environment).
+"""Every setting of the school, with its default and its meaning. Host only (containers are told by environment).
 
 Sources, strongest first: the command line, the environment, ``<home>/.env``, ``<home>/school/config.toml``, the
 defaults below. A ``.env`` in the current folder or in a repository is never read: it was seen to steer a program.
@@ -58,72 +58,52 @@ class Settings(BaseSettings):
         gt=0,
         description="How often a teacher looks for flags where the file system does not notify (s).",
     )
-    default_review_timeout: float = Field(
-        90.0, gt=0, description="Longest time for one attempt at a review (s)."
-    )
+    default_review_timeout: float = Field(90.0, gt=0, description="Longest time for one attempt at a review (s).")
     lock_timeout: float = Field(10.0, gt=0, description="Longest wait for a bookbag's lock (s).")
     max_session_cycles: int = Field(10, ge=1, description="Sessions a teacher keeps (R-35).")
-    review_attempts: int = Field(
-        3, ge=1, description="Attempts at a review before the bead is parked (R-37)."
-    )
+    review_attempts: int = Field(3, ge=1, description="Attempts at a review before the bead is parked (R-37).")
 
     # a student's limits
     student_timeout: int = Field(900, ge=1, description="Wall time of a student (s).")
     student_max_calls: int = Field(100, ge=1, description="Model calls of a student.")
-    student_max_tokens: int = Field(
-        2_000_000, ge=1, description="Tokens of a student, prompt and completion together."
-    )
+    student_max_tokens: int = Field(2_000_000, ge=1, description="Tokens of a student, prompt and completion together.")
     student_max_cost: float = Field(
         2.0, gt=0, description="Cost of a student (USD); calls without a known price don't count."
     )
     student_memory: str = Field("2g", description="Memory of a student, swap included.")
     student_cpus: float = Field(2.0, gt=0, description="CPUs of a student.")
     student_pids: int = Field(512, ge=16, description="Processes of a student.")
-    student_disk: str = Field(
-        "4g", description="What a student may add on disk, all its writable mounts together."
-    )
+    student_disk: str = Field("4g", description="What a student may add on disk, all its writable mounts together.")
     student_tmp: str = Field("1g", description="Size of a student's /tmp and home, each, in memory.")
     student_runtime: str | None = Field(
         None, description="OCI runtime of leaves (for example `runsc`), probed before use."
     )
     verify_timeout: int = Field(900, ge=1, description="Wall time of the repository's own check (s).")
 
-    # how many at once
+    # how many beads and starts at once
     max_beads: int = Field(8, ge=1, description="Beads that run at once, over all processes of this home.")
-    max_starts: int = Field(
-        3, ge=1, description="Container starts in flight at once, over all processes of this home."
-    )
+    max_starts: int = Field(3, ge=1, description="Container starts in flight at once, over all processes of this home.")
 
     # models
     default_agent: Literal["auto", "light", "hermes", "command"] = Field(
         "auto",
         description="Agent of a student: `auto` is hermes, or light while only the rehearsal model exists.",
     )
-    student_model: str = Field(
-        "auto/coding:reliable", description="Alias of the student's model at the gateway."
-    )
+    student_model: str = Field("auto/coding:reliable", description="Alias of the student's model at the gateway.")
     review_model: str = Field("auto/review", description="Alias of the teachers' model at the gateway.")
-    omniroute_url: str | None = Field(
-        None, description="An OmniRoute that already runs; default: the school's own."
-    )
+    omniroute_url: str | None = Field(None, description="An OmniRoute that already runs; default: the school's own.")
     omniroute_port: int = Field(
         0, ge=0, le=65535, description="Port of the school's OmniRoute on 127.0.0.1; 0: the engine chooses."
     )
 
     # building images
     build_ca: Path | None = Field(None, description="CA bundle for image builds; default: the host's own.")
-    build_proxy: str | None = Field(
-        None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY."
-    )
-    base_image: str = Field(
-        "python:3.12-slim", description="Base image; a stand-in is built where it can't be pulled."
-    )
+    build_proxy: str | None = Field(None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY.")
+    base_image: str = Field("python:3.12-slim", description="Base image; a stand-in is built where it can't be pulled.")
 
     # what is kept
     archive_days: int = Field(90, ge=1, description="Days that archived bookbags and evidence are kept.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Level of the log file."
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Level of the log file.")
 
     @classmethod
     def settings_customise_sources(
@@ -203,7 +183,8 @@ def load_settings(**overrides: Any) -> Settings:
         lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()]
         raise ConfigError(
             "A setting is not valid: " + "; ".join(lines),
-            next_step="Correct it in the environment (SCHOOL_<NAME>), <home>/.env or <home>/school/config.toml; docs/configuration.md lists every setting.",
+            next_step="Correct it in the environment (SCHOOL_<NAME>), <home>/.env or <home>/school/config.toml; "
+            "docs/configuration.md lists every setting.",
         ) from error
 
 
@@ -228,7 +209,5 @@ def size_bytes(text: str) -> int:
     except ValueError:
         value = -1.0
     if value <= 0:
-        raise ConfigError(
-            f"Not a size: {text!r}.", next_step="Write a number with k, m or g, for example 512m or 2g."
-        )
+        raise ConfigError(f"Not a size: {text!r}.", next_step="Write a number with k, m or g, for example 512m or 2g.")
     return int(value * factor)

@@ -1,0 +1,1 @@
+"""What a container is allowed, what it is made from, and how it ends."""
