@@ -190,6 +190,15 @@ class ReviewError(SchoolError):
     """A review could not be made. The verdict stays empty (R-37)."""
 
 
+class ModelCallError(ReviewError):
+    """The teacher's model refused, failed or did not answer. ``status`` is the HTTP status, 0 when there was none."""
+
+    def __init__(self, message: str, *, status: int = 0, code: str = "", next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
+        self.code = code
+
+
 class SessionCorruptedError(SchoolError):
     """A teacher's persisted session can't be read (R-32)."""
 
