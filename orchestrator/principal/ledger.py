@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -73,7 +74,7 @@ BEAD_COLUMNS = ("status", "outcome", "cleanup", "human", "head_sha")
 
 
 class Ledger:
-    """One connection to a home's ledger. Not shared between threads; open one per thread."""
+    """One connection to a home's ledger; its threads take turns."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, made when missing.
@@ -82,6 +83,7 @@ class Ledger:
             LedgerError: it can't be opened, or was written by a newer version.
         """
         self._path = path
+        self._lock = threading.RLock()
         try:
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
             self._db.row_factory = sqlite3.Row
@@ -123,19 +125,26 @@ class Ledger:
         Raises:
             LedgerError: the database refused (locked for 30 s, disk full, damaged).
         """
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise LedgerError(f"The ledger {self._path} can't be written: {error}.") from error
-        try:
-            yield self._db
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        try:
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LedgerError(f"The ledger {self._path} can't be written: {error}.") from error
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._db
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise LedgerError(
+                    f"The ledger {self._path} can't be written: {error}.",
+                    next_step="Check the disk's free space, and whether another program holds the file.",
+                ) from error
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
 
     # -- beads -----------------------------------------------------------------------------------------------------
 
@@ -175,8 +184,8 @@ class Ledger:
 
     def bead(self, bead: str) -> dict[str, Any] | None:
         """Return a bead's row with its data, or None."""
-        row = self._db.execute("SELECT * FROM beads WHERE bead=?", (bead,)).fetchone()
-        return _row(row) if row is not None else None
+        rows = self._read("SELECT * FROM beads WHERE bead=?", (bead,))
+        return _row(rows[0]) if rows else None
 
     def beads(self, *, running: bool | None = None, limit: int = 1000) -> list[dict[str, Any]]:
         """Return beads, newest first; ``running`` filters by whether work or cleanup is still open."""
@@ -185,7 +194,7 @@ class Ledger:
             True: "(status='running' OR cleanup IN ('pending','failed'))",
             False: "status='ended'",
         }[running]
-        rows = self._db.execute(
+        rows = self._read(
             f"SELECT * FROM beads WHERE {where} ORDER BY created DESC LIMIT ?",  # noqa: S608 - constant text
             (limit,),
         )
@@ -201,7 +210,7 @@ class Ledger:
     def events(self, bead: str | None = None, *, after: int = 0, limit: int = 10_000) -> list[dict[str, Any]]:
         """Return events in order, of one bead or of all, with ids above ``after``."""
         where, values = ("bead=? AND id>?", (bead, after)) if bead else ("id>?", (after,))
-        rows = self._db.execute(
+        rows = self._read(
             f"SELECT * FROM events WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608 - constant text
             (*values, limit),
         )
@@ -213,8 +222,8 @@ class Ledger:
 
     def baseline(self, key: str) -> tuple[str, int | None] | None:
         """Return (status, exit code) of a verification of base_sha that was run before, or None."""
-        row = self._db.execute("SELECT status, exit_code FROM baselines WHERE key=?", (key,)).fetchone()
-        return (row["status"], row["exit_code"]) if row else None
+        rows = self._read("SELECT status, exit_code FROM baselines WHERE key=?", (key,))
+        return (rows[0]["status"], rows[0]["exit_code"]) if rows else None
 
     def keep_baseline(self, key: str, status: str, exit_code: int | None) -> None:
         """Remember how base_sha fared under a verification."""

@@ -1,0 +1,68 @@
+"""Writing to a person's terminal. A terminal is an interpreter: nothing untrusted reaches it unescaped."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+_SPACES = re.compile(r"\s+")
+
+
+def safe(text: object, *, limit: int = 4000, lines: bool = False) -> str:
+    """Return text with every control, format (bidirectional, zero-width) and surrogate character made visible.
+
+    Args:
+        text: Anything.
+        limit: Characters kept.
+        lines: Whether line breaks and tabs may stay.
+    """
+    kept: list[str] = []
+    for character in str(text)[:limit]:
+        if lines and character in "\n\t":
+            kept.append(character)
+        elif unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}:
+            kept.append(f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}")
+        else:
+            kept.append(character)
+    if len(str(text)) > limit:
+        kept.append("…")
+    return "".join(kept)
+
+
+def one_line(text: object, *, limit: int = 100) -> str:
+    """Return text as one safe line."""
+    return safe(_SPACES.sub(" ", str(text)).strip(), limit=limit)
+
+
+class Terminal:
+    """A stream for people, coloured when it is a terminal that wants it (NO_COLOR is honoured)."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.tty = self.stream.isatty()
+        self._colour = self.tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def paint(self, text: str, *styles: str) -> str:
+        """Return text in a style, where the terminal shows styles."""
+        if not self._colour or not styles:
+            return text
+        return f"\x1b[{';'.join(_COLOURS[style] for style in styles)}m{text}\x1b[0m"
+
+    def line(self, text: str = "") -> None:
+        """Write a line."""
+        print(text, file=self.stream, flush=True)
+
+    def table(self, rows: list[list[Any]], header: list[str]) -> None:
+        """Write rows in columns, each cell one safe line."""
+        cells = [header, *[[one_line(cell, limit=60) for cell in row] for row in rows]]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+        for number, row in enumerate(cells):
+            text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            self.line(self.paint(text, "dim") if number == 0 else text)
