@@ -14,14 +14,15 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.engine.base import LABEL_CONTENT, Engine
 from orchestrator.errors import ImageBuildError, ImageMissingError
-from orchestrator.sandbox.build_settings import BuildRoute
-from orchestrator.settings import Settings
+from orchestrator.sandbox.image_build import LABEL_IMAGE
 
-LABEL_IMAGE = "school.image"
-"""Name of a school's image (``service``, ``student``, …), so that old ones can be found."""
+if TYPE_CHECKING:
+    from orchestrator.sandbox.build_settings import BuildRoute
+    from orchestrator.settings import Settings
 
 _PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 _RECIPE = "1"  # raise it when the way the stand-in is made changes

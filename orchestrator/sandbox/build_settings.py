@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orchestrator.settings import Settings
 
 _HOST_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine, Arch

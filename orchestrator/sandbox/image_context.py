@@ -10,11 +10,14 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _FIXED_TIME = 1_700_000_000  # any time will do; the same one keeps the engine's cache valid
 _NOT_SHIPPED = frozenset({"__pycache__", ".DS_Store"})

@@ -6,26 +6,22 @@ from. So a second call only looks, and a changed line of source makes a new imag
 
 from __future__ import annotations
 
-import re
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orchestrator import resources
-from orchestrator.engine.base import LABEL_CONTENT, Engine
 from orchestrator.errors import ConfigError, SchoolError
-from orchestrator.sandbox.base_image import LABEL_IMAGE, ensure_raw_base
-from orchestrator.sandbox.build_settings import BuildRoute, build_route
+from orchestrator.sandbox.base_image import ensure_raw_base
+from orchestrator.sandbox.build_settings import build_route
+from orchestrator.sandbox.image_build import ImageBuilder, narrated
 from orchestrator.sandbox.image_context import BuildContext, ContextFile, folder_files, package_files
-from orchestrator.settings import Settings
 
-__all__ = ["ALL", "LABEL_IMAGE", "build_layer", "ensure_images", "leaf_files"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
-_NOISE = re.compile(r"\(Reading database|Removing intermediate|\s*---> |.*build-args .* were not consumed|\x1b")
-QUIET = 5.0  # seconds without a line of output before the reader is told that it still goes on
+    from orchestrator.engine.base import Engine
+    from orchestrator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +65,12 @@ def ensure_images(
         raise ConfigError(
             f"There is no image named {', '.join(unknown)}.", next_step=f"Use some of: base, {', '.join(ALL)}."
         )
-    route = build_route(settings, on_line)
-    base = _ensure_base(engine, settings, route, on_line)
+    builder = image_builder(engine, settings, on_line)
+    base = _ensure_base(builder, settings)
     tags = {"base": base}
     wanted = [name for name in dict.fromkeys(names) if name != "base"]
     with ThreadPoolExecutor(max_workers=max(1, len(wanted)), thread_name_prefix="image") as pool:
-        futures = {name: pool.submit(_ensure_one, engine, route, base, name, on_line) for name in wanted}
+        futures = {name: pool.submit(_ensure_one, builder, base, name) for name in wanted}
     failures: list[SchoolError] = []
     for name, future in futures.items():
         try:
@@ -91,90 +87,25 @@ def leaf_files(prefix: str = "build/lib/orchestrator/") -> tuple[ContextFile, ..
     return package_files(_LEAF, prefix)
 
 
-def build_layer(
-    engine: Engine,
-    route: BuildRoute,
-    name: str,
-    context: BuildContext,
-    parent: str,
-    on_line: Callable[[str], None],
-    *,
-    inputs: Mapping[str, str] | None = None,
-) -> str:
-    """Build an image on top of another, unless the engine has it, and return its tag.
-
-    Args:
-        engine: Where both images are.
-        route: How the build reaches the outside.
-        name: The image becomes ``school/<name>:<digest>``.
-        context: Its files; the Dockerfile takes ``BASE_IMAGE`` as an argument.
-        parent: The image that it starts from; its id enters the digest.
-        on_line: Called with each line of the build.
-        inputs: Further build arguments that change what is built.
+def image_builder(engine: Engine, settings: Settings, on_line: Callable[[str], None]) -> ImageBuilder:
+    """Return a builder that reaches the outside as the settings say.
 
     Raises:
-        ImageBuildError: the build failed.
+        ConfigError: ``build_ca`` can't be used.
     """
-    found = engine.image(parent)
-    inputs = {**(inputs or {}), "BASE_IMAGE": found.id if found else parent}
-    digest = context.digest(inputs)
-    tag = f"school/{name}:{digest}"
-    if engine.image(tag):
-        return tag
-    with narrated(name, on_line) as say:
-        say(f"building {tag}")
-        started = time.monotonic()
-        engine.build(
-            context.archive(),
-            tag=tag,
-            build_args={**route.args, **inputs, "BASE_IMAGE": parent},
-            labels={LABEL_IMAGE: name, LABEL_CONTENT: digest},
-            network=route.network,
-            on_line=say,
-        )
-        say(f"built in {time.monotonic() - started:.0f} s")
-    return tag
+    return ImageBuilder(engine, build_route(settings, on_line), on_line)
 
 
-def _ensure_base(engine: Engine, settings: Settings, route: BuildRoute, on_line: Callable[[str], None]) -> str:
-    with narrated("base", on_line) as say:
-        raw = ensure_raw_base(engine, settings, route, say)
-    files = (*folder_files(resources.share("images") / "base"), ContextFile("ca.pem", route.ca))
-    return build_layer(engine, route, "base", BuildContext(files), raw, on_line)
+def _ensure_base(builder: ImageBuilder, settings: Settings) -> str:
+    with narrated("base", builder.on_line) as say:
+        raw = ensure_raw_base(builder.engine, settings, builder.route, say)
+    files = (*folder_files(resources.share("images") / "base"), ContextFile("ca.pem", builder.route.ca))
+    return builder.layer("base", BuildContext(files), raw)
 
 
-def _ensure_one(engine: Engine, route: BuildRoute, base: str, name: str, on_line: Callable[[str], None]) -> str:
+def _ensure_one(builder: ImageBuilder, base: str, name: str) -> str:
     recipe = RECIPES[name]
     files = [*folder_files(resources.share("images") / name), *package_files(recipe.members)]
     if recipe.config:
         files += folder_files(resources.share("config"), "build/lib/config/")
-    return build_layer(engine, route, name, BuildContext(tuple(files)), base, on_line)
-
-
-@contextmanager
-def narrated(name: str, on_line: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """Give lines a name in front, and say that it still goes on when none came for a while.
-
-    A thread of its own speaks in the pauses; it ends with the block.
-    """
-    ended = threading.Event()
-    started = last = time.monotonic()
-
-    def say(line: str) -> None:
-        nonlocal last
-        last = time.monotonic()
-        if (text := line.rstrip()) and not _NOISE.match(text):
-            on_line(f"[{name}] {text}")
-
-    def fill_pauses() -> None:
-        while not ended.wait(1.0):
-            if time.monotonic() - last >= QUIET:
-                say(f"… still at it ({time.monotonic() - started:.0f} s)")
-
-    thread = threading.Thread(target=fill_pauses, name=f"narrator-{name}", daemon=True)
-    thread.start()
-    try:
-        yield say
-    finally:
-        ended.set()
-        thread.join()
+    return builder.layer(name, BuildContext(tuple(files)), base)
