@@ -21,15 +21,15 @@ if TYPE_CHECKING:
         locked_update_bookbag,
         release_lock,
     )
-    from orchestrator.bookbag.record import new_bookbag, verdict_of
+    from orchestrator.bookbag.record import SCHEMA_VERSION, TEACHERS, new_bookbag, verdict_of
+    from orchestrator.bookbag.seal import canonical, key_id, make_seal, output_digest, verify_seal
+    from orchestrator.bookbag.shapes import Bookbag, Finding, Seal
     from orchestrator.bookbag.signal import BookbagSignal, ready_beads
-    from orchestrator.bookbag.store import (
-        archive_bookbag,
-        list_bookbags,
-        read_bookbag,
-        update_bookbag,
-        write_bookbag,
-    )
+    from orchestrator.bookbag.states import advance, awaits, state_after_review, transition
+    from orchestrator.bookbag.store import archive_bookbag, list_bookbags, read_bookbag, update_bookbag, write_bookbag
+    from orchestrator.bookbag.submission import check_submission, make_submission, write_submission
+    from orchestrator.bookbag.validate import validate_bookbag, validate_finding
+    from orchestrator.bookbag.wait import Watcher, wait_for_bookbag, wait_for_verdicts, wait_until
 
 _HOMES = {
     "bead": ("check_bead", "is_bead", "new_bead", "slug"),
@@ -43,34 +43,63 @@ _HOMES = {
         "locked_update_bookbag",
         "release_lock",
     ),
-    "record": ("new_bookbag", "verdict_of"),
+    "record": ("SCHEMA_VERSION", "TEACHERS", "new_bookbag", "verdict_of"),
+    "seal": ("canonical", "key_id", "make_seal", "output_digest", "verify_seal"),
+    "shapes": ("Bookbag", "Finding", "Seal"),
     "signal": ("BookbagSignal", "ready_beads"),
+    "states": ("advance", "awaits", "state_after_review", "transition"),
     "store": ("archive_bookbag", "list_bookbags", "read_bookbag", "update_bookbag", "write_bookbag"),
+    "submission": ("check_submission", "make_submission", "write_submission"),
+    "validate": ("validate_bookbag", "validate_finding"),
+    "wait": ("Watcher", "wait_for_bookbag", "wait_for_verdicts", "wait_until"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "SCHEMA_VERSION",
+    "TEACHERS",
     "BeadLock",
+    "Bookbag",
     "BookbagSignal",
     "Dirs",
+    "Finding",
+    "Seal",
+    "Watcher",
     "acquire_lock",
+    "advance",
     "archive_bookbag",
+    "awaits",
     "bead_lock",
+    "canonical",
     "check_bead",
+    "check_submission",
     "forget_lock",
     "is_bead",
+    "key_id",
     "list_bookbags",
     "locked_change",
     "locked_update_bookbag",
+    "make_seal",
+    "make_submission",
     "new_bead",
     "new_bookbag",
+    "output_digest",
     "read_bookbag",
     "ready_beads",
     "release_lock",
     "slug",
+    "state_after_review",
+    "transition",
     "update_bookbag",
+    "validate_bookbag",
+    "validate_finding",
     "verdict_of",
+    "verify_seal",
+    "wait_for_bookbag",
+    "wait_for_verdicts",
+    "wait_until",
     "write_bookbag",
+    "write_submission",
 ]
 
 
