@@ -1,0 +1,142 @@
+"""The gate as a whole: its grants, their sockets, the state on disk and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from orchestrator.gate.forward import REVOKED, STOPPING, Forwarder
+from orchestrator.gate.grants import Grant
+from orchestrator.gate.log import REFUSAL_SAMPLE, REFUSALS_LOGGED, CallLog
+from orchestrator.gate.sockets import GrantSocket, remove
+from orchestrator.gate.state import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orchestrator.gate.grants import Terms
+    from orchestrator.gate.meters import Call
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 300.0  # until the first byte, and between two chunks
+UPSTREAM_KEEPALIVE = 3.0  # below Node's 5 s: a connection that the gateway is just closing is never reused
+
+
+class Gate:
+    """Everything under one root folder: ``control/ sockets/ state/ log/``."""
+
+    def __init__(self, root: Path, upstream: str, *, silence: float = SILENCE_SECONDS) -> None:
+        self.root = root
+        self.upstream = upstream
+        self.log = CallLog(root / "log")
+        self._silence = silence
+        self._state = State(root / "state")
+        self._grants: dict[str, Grant] = {}
+        self._sockets: dict[str, GrantSocket] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Bring back the grants of the last run; folders that belong to none are removed."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=timeout,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+        self._grants = {grant.name: grant for grant in self._state.load()}
+        folder = self.root / "sockets"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for stale in folder.iterdir():
+            if stale.name not in self._grants:
+                remove(stale)
+        for grant in self._grants.values():
+            await self._open(grant)
+
+    async def stop(self) -> None:
+        """End the calls in flight, keep the grants."""
+        now = asyncio.get_running_loop().time()
+        for grant in self._grants.values():
+            for call in tuple(grant.in_flight):
+                call.abort(STOPPING, now)
+        await asyncio.gather(*(socket.close(remove_folder=False) for socket in self._sockets.values()))
+        self._sockets.clear()
+        for grant in self._grants.values():
+            self._state.save_usage(grant)
+        if self._session is not None:
+            await self._session.close()
+        self.log.close()
+
+    async def put(self, name: str, terms: Terms) -> tuple[Grant, bool]:
+        """Make a grant or change its terms; return it and whether it is new. Usage is kept."""
+        async with self._changing:
+            grant = self._grants.get(name)
+            if grant is not None:
+                grant.terms = terms
+                grant.stopped = None  # judged anew by the next call
+                self._state.save_grants(self._grants.values())
+                return grant, False
+            grant = Grant(name, terms)
+            # on disk before it works: after a crash a grant is either known here or was never open
+            self._state.save_grants([*self._grants.values(), grant])
+            self._state.forget_final(name)
+            self._grants[name] = grant
+            await self._open(grant)
+            return grant, True
+
+    async def delete(self, name: str) -> dict[str, Any] | None:
+        """Revoke a grant, cutting its calls in flight; return its final usage, or None if it was never here."""
+        async with self._changing:
+            grant = self._grants.pop(name, None)
+            if grant is None:
+                return self._state.final(name)
+            grant.revoked = True
+            now = asyncio.get_running_loop().time()
+            for call in tuple(grant.in_flight):
+                call.abort(REVOKED, now)
+            socket = self._sockets.pop(name, None)
+            if socket is not None:
+                await socket.close(remove_folder=True)
+            self._state.save_final(grant)
+            self._state.save_grants(self._grants.values())
+            return grant.usage()
+
+    def grants(self) -> list[Grant]:
+        """Return the living grants."""
+        return list(self._grants.values())
+
+    def usage(self, name: str) -> dict[str, Any] | None:
+        """Return a grant's usage, also after its revocation, or None."""
+        grant = self._grants.get(name)
+        return grant.usage() if grant is not None else self._state.final(name)
+
+    async def _open(self, grant: Grant) -> None:
+        if self._session is None:
+            raise RuntimeError("Gate.start() was not called")
+        forwarder = Forwarder(grant, self._session, self.upstream, on_call=self._called, on_refusal=self._refused)
+        socket = GrantSocket(self.root / "sockets" / grant.name, forwarder.handle)
+        await socket.open()
+        self._sockets[grant.name] = socket
+
+    def _called(self, call: Call) -> None:
+        self._record(call.grant, call.log_entry())
+
+    def _refused(self, grant: Grant, entry: dict[str, Any]) -> None:
+        grant.refusals_logged += 1
+        if grant.refusals_logged <= REFUSALS_LOGGED or grant.refusals_logged % REFUSAL_SAMPLE == 0:
+            self._record(grant, entry)
+
+    def _record(self, grant: Grant, entry: dict[str, Any]) -> None:
+        try:
+            if not grant.revoked:  # the final usage is written by delete()
+                self._state.save_usage(grant)
+            self.log.write(entry)
+        except OSError:  # a full disk must not take the models away from every bead; the counters in memory hold
+            logger.exception("The gate can't write its state or log under %s", self.root)
