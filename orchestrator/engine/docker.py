@@ -24,13 +24,13 @@ from orchestrator.engine.docker_client import CALL_TIMEOUT, ClientPool
 from orchestrator.engine.docker_errors import EngineServerError
 from orchestrator.engine.docker_images import DockerImages
 from orchestrator.engine.docker_spec import (
-    carries,
     container_from,
     create_payload,
     filters_json,
     label_filters,
 )
 from orchestrator.engine.docker_watch import DockerWatch
+from orchestrator.engine.labels import carries
 from orchestrator.errors import ContainerNotFoundError, EngineError, EngineUnavailableError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.engine.docker_errors import from_status
-from orchestrator.engine.docker_spec import carries, image_from, image_from_summary, label_filters
+from orchestrator.engine.docker_spec import image_from, image_from_summary, label_filters
+from orchestrator.engine.labels import carries
 from orchestrator.errors import EngineError, ImageBuildError, ImageMissingError
 
 if TYPE_CHECKING:

@@ -190,11 +190,6 @@ def label_filters(labels: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" if value else name for name, value in labels.items()]
 
 
-def carries(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether the labels are there exactly; checked here too, as engines differ in what a filter means."""
-    return all(name in found and value in ("", found[name]) for name, value in wanted.items())
-
-
 def filters_json(filters: Mapping[str, list[str]]) -> str:
     """Return filters as the API wants them in a query."""
     return json.dumps(filters)
