@@ -86,6 +86,8 @@ def parse_answer(text: str) -> Answer:
     findings = [_finding(entry, number) for number, entry in enumerate(_list(answer, "findings"), 1)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     criteria = [_criterion(entry, number) for number, entry in enumerate(_list(answer, "ac_met"), 1)]
+    if verdict == FAIL and not findings:
+        raise ReviewError("The answer says FAIL without a finding that says why.")
     if verdict == PASS and not findings and not all(criterion.met for criterion in criteria):
         raise ReviewError("The answer says PASS without a finding and names a criterion that is not met.")
     return Answer(

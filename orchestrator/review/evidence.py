@@ -274,13 +274,15 @@ def _read(folder: int, name: str, limit: int) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
         raise ReviewError(f"The evidence file {name} can't be opened: {error.strerror}.") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ReviewError(f"The evidence file {name} is not a regular file.")
-        try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             raw = file.read(limit + 1)
-        except OSError as error:
-            raise ReviewError(f"The evidence file {name} can't be read: {error.strerror}.") from None
+    except OSError as error:
+        raise ReviewError(f"The evidence file {name} can't be read: {error.strerror}.") from None
+    finally:
+        os.close(descriptor)
     if len(raw) > limit:
         raise ReviewError(f"The evidence file {name} is larger than {limit} bytes.")
     return raw

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 RESPONSE_LIMIT: Final = 8 << 20  # bytes
-TRIES: Final = 5  # HTTP requests for one completion
+TRIES: Final = 15  # HTTP requests for one completion; the deadline ends them sooner as a rule
+_SHORTEST_PAUSE: Final = 0.2  # seconds, whatever Retry-After says
 _FIRST_PAUSE: Final = 0.5  # seconds; doubled at each further try
 _LONGEST_PAUSE: Final = 20.0
 _TOO_MANY: Final = 429
@@ -102,6 +103,7 @@ class GateModel:
                 pause = failure.retry_after
                 if pause is None:
                     pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
+                pause = max(_SHORTEST_PAUSE, pause)
                 if attempt == TRIES or time.monotonic() + pause >= deadline:
                     raise failure.error from None
                 self._sleep(pause)

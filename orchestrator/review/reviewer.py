@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from orchestrator.bookbag.seal import output_digest
 from orchestrator.errors import ReviewError
 from orchestrator.review import scoring
 from orchestrator.review.answer import Answer, Criterion, Finding, parse_answer
@@ -38,17 +38,12 @@ class Review:
     ac_met: tuple[Criterion, ...]
     summary: str
     lens: str
-    cut: tuple[str, ...]
-    second_look: bool
     usage: Usage
     model: str
     evidence_sha256: str
-    output_sha256: str
-
-
-def digest(output: str) -> str:
-    """Return the SHA-256 of a student's output, as a seal binds it."""
-    return hashlib.sha256(output.encode("utf-8", errors="surrogatepass")).hexdigest()
+    output_sha256: str = ""
+    cut: tuple[str, ...] = ()
+    second_look: bool = False
 
 
 class Reviewer:
@@ -116,7 +111,11 @@ class Reviewer:
                 confidence=min(first.confidence, answer.confidence),
                 ac_met=answer.ac_met or first.ac_met,
             )
-        return self._decide(answer, own, evidence, output, (*selection.cut, *cut), asked, second_look=second_look)
+        missing = (*selection.cut, *cut)
+        review = self._decide(answer, own, evidence, asked)
+        if missing:
+            review = replace(review, summary=f"{review.summary} Not seen whole: {len(missing)} parts, see cut.")
+        return replace(review, cut=missing, second_look=second_look, output_sha256=output_digest(output))
 
     def _look(
         self,
@@ -152,17 +151,7 @@ class Reviewer:
         asked.model = completion.model or self._model
         return completion.text
 
-    def _decide(
-        self,
-        answer: Answer,
-        own: tuple[Finding, ...],
-        evidence: Evidence,
-        output: str,
-        cut: tuple[str, ...],
-        asked: _Asked,
-        *,
-        second_look: bool,
-    ) -> Review:
+    def _decide(self, answer: Answer, own: tuple[Finding, ...], evidence: Evidence, asked: _Asked) -> Review:
         findings = (*own, *answer.findings)
         findings = tuple(sorted(findings, key=lambda finding: scoring.SEVERITIES.index(finding.severity)))
         severities = [finding.severity for finding in findings]
@@ -180,12 +169,9 @@ class Reviewer:
             ac_met=answer.ac_met,
             summary=summary,
             lens=lens_names(self.teacher),
-            cut=cut,
-            second_look=second_look,
             usage=asked.usage,
             model=asked.model,
             evidence_sha256=evidence.digest,
-            output_sha256=digest(output),
         )
 
 
