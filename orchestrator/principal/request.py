@@ -54,10 +54,13 @@ class SpawnRequest:
         _one_of("--agent", self.agent, AGENTS)
         if not self.task.strip():
             raise UsageError(
-                "There is no task.", next_step='Give it as an argument, with --task-file FILE, or on stdin: school spawn --repo . "…"'
+                "There is no task.",
+                next_step='Give it as an argument, with --task-file FILE, or on stdin: school spawn --repo . "…"',
             )
         if len(self.task) > MAX_TASK:
-            raise UsageError(f"The task has {len(self.task)} characters; at most {MAX_TASK} fit.", next_step="Shorten it.")
+            raise UsageError(
+                f"The task has {len(self.task)} characters; at most {MAX_TASK} fit.", next_step="Shorten it."
+            )
         if self.agent == "command" and not self.command.strip():
             raise UsageError("--agent command needs a command.", next_step="Add --command 'your-agent --flags'.")
         if self.command and self.agent != "command":

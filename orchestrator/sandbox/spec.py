@@ -50,13 +50,12 @@ class LeafFolders:
     worktree: Path
     pointer: Path  # bind-mounted over the worktree's .git
     git: Path
-    objects: Path
+    objects: Sequence[Mount]  # the repository's objects and its alternates, each at its own place
     inbox: Path
     outbox: Path
     passwd: Path
     group: Path
     gate: Path | None
-    extra: Sequence[Mount] = ()  # nested alternates, at their own paths
 
 
 def leaf_spec(
@@ -93,12 +92,11 @@ def leaf_spec(
         Mount(str(folders.worktree), layout.WORKSPACE),
         Mount(str(folders.pointer), f"{layout.WORKSPACE}/.git", read_only=True),
         Mount(str(folders.git), layout.GIT_DIR),
-        Mount(str(folders.objects), layout.OBJECTS, read_only=True),
+        *folders.objects,
         Mount(str(folders.inbox), layout.INBOX, read_only=True),
         Mount(str(folders.outbox), layout.OUTBOX),
         Mount(str(folders.passwd), "/etc/passwd", read_only=True),
         Mount(str(folders.group), "/etc/group", read_only=True),
-        *folders.extra,
     ]
     if folders.gate is not None:
         mounts.append(Mount(str(folders.gate), layout.GATE_DIR, read_only=True))

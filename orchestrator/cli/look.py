@@ -1,0 +1,236 @@
+"""Looking: ps, show, logs, diff, status. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.home import Home
+
+app = typer.Typer(add_completion=False)
+JSON = typer.Option(False, "--json", help="JSON on stdout.")
+
+
+def _home() -> Home:
+    from orchestrator.settings import settings
+
+    return settings().home()
+
+
+def _rows(*, running: bool | None, limit: int) -> list[dict[str, Any]]:
+    from orchestrator.principal.ledger import Ledger
+
+    home = _home()
+    if not home.ledger.exists():
+        return []
+    with Ledger(home.ledger) as ledger:
+        return ledger.beads(running=running, limit=limit)
+
+
+def _bead(bead: str) -> dict[str, Any]:
+    """Return a bead's row; a unique beginning or end of its id is enough.
+
+    Raises:
+        UsageError: no such bead, or several.
+    """
+    rows = _rows(running=None, limit=100_000)
+    found = [row for row in rows if row["bead"] == bead] or [
+        row for row in rows if row["bead"].startswith(bead) or row["bead"].endswith(bead)
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = "No bead" if not found else f"{len(found)} beads"
+    raise UsageError(f"{what} named {bead!r} in {_home().root}.", next_step="List them with: school ps --all")
+
+
+@app.command()
+def ps(everything: bool = typer.Option(False, "--all", "-a", help="Ended beads too."), as_json: bool = JSON) -> None:
+    """List beads that run, or whose removal is open."""
+    from orchestrator.cli.terminal import Terminal
+    from orchestrator.principal.lease import bead_lease_path, held
+
+    home = _home()
+    rows = _rows(running=None if everything else True, limit=200)
+    listed = [
+        {
+            "bead": row["bead"],
+            "status": row["status"],
+            "outcome": row["outcome"],
+            "cleanup": row["cleanup"],
+            "driven": held(bead_lease_path(home.leases, row["bead"])),
+            "repo": row["repo"],
+            "created": row["created"],
+        }
+        for row in rows
+    ]
+    if as_json:
+        print(json.dumps(listed))
+        return
+    terminal = Terminal(sys.stdout)
+    if not listed:
+        terminal.line("no beads" if everything else "no bead runs (school ps --all lists the ended ones)")
+        return
+    cells = [
+        [
+            row["bead"],
+            row["outcome"] or ("running" if row["driven"] else "owner gone"),
+            row["cleanup"],
+            time.strftime("%m-%d %H:%M", time.localtime(row["created"])),
+            row["repo"],
+        ]
+        for row in listed
+    ]
+    terminal.table(cells, ["BEAD", "OUTCOME", "CLEANUP", "STARTED", "REPOSITORY"])
+
+
+@app.command()
+def show(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json: bool = JSON) -> None:
+    """Show a bead: verdicts, findings, score, branch."""
+    from orchestrator.cli.live import summary
+    from orchestrator.cli.terminal import Terminal, safe
+    from orchestrator.principal.report import Report
+
+    row = _bead(bead)
+    report = row["data"].get("report")
+    if as_json:
+        print(json.dumps(report or {"bead": row["bead"], "outcome": row["outcome"], "state": row["status"]}))
+        return
+    terminal = Terminal(sys.stdout)
+    terminal.line(f"bead {row['bead']}  in {safe(row['repo'])}")
+    if report is None:
+        terminal.line(f"  {row['outcome'] or row['status']}; school logs -f {row['bead']} follows it")
+        return
+    terminal.line(f"task {safe(report['task'], limit=2000, lines=True)}")
+    summary(terminal, Report(**report))
+    if report["output"]:
+        terminal.line("\nwhat the student said (a claim, not evidence):")
+        terminal.line(safe(report["output"], limit=8000, lines=True))
+    for text in report["diagnostics"]:
+        terminal.line(f"note {safe(text, limit=600)}")
+    if report["verification"]["status"] not in {"passed", "not_configured"} and report["verification"]["log"]:
+        terminal.line("\nend of the check's output:")
+        terminal.line(safe(report["verification"]["log"][-3000:], limit=3100, lines=True))
+
+
+@app.command()
+def logs(
+    bead: str = typer.Argument(..., help="Bead id, or its end."),
+    follow: bool = typer.Option(False, "--follow", "-f", help="Go on until it ends; exit with its outcome's number."),
+    as_json: bool = typer.Option(False, "--json", help="The log's own JSON lines."),
+) -> None:
+    """Show what happened in a bead; -f follows it and ends with its outcome."""
+    from orchestrator.cli.live import Live, summary
+    from orchestrator.cli.terminal import Terminal
+    from orchestrator.principal.journal import log_path
+    from orchestrator.principal.report import Report
+
+    path = log_path(_home(), bead)
+    if not path.exists():
+        path = log_path(_home(), _bead(bead)["bead"])
+    live = Live(Terminal(sys.stdout))
+    for line in _lines(path, follow=follow):
+        if as_json:
+            print(line, flush=True)
+        entry = json.loads(line)
+        match entry.get("kind"):
+            case "step" if not as_json and entry["state"] == "started":
+                live.step_started(entry["name"])
+            case "step" if not as_json:
+                live.step_ended(entry["name"], entry["ms"], ok=entry["state"] == "done")
+            case "agent" if not as_json:
+                live.agent_event(entry["event"])
+            case "note" if not as_json:
+                live.note(entry["text"])
+            case "end":
+                if not as_json:
+                    summary(Terminal(sys.stdout), Report(**entry["report"]))
+                if follow:
+                    raise typer.Exit(entry["exit_code"])
+            case _:
+                pass
+
+
+def _lines(path: Path, *, follow: bool) -> Any:
+    from orchestrator.principal.lease import bead_lease_path, held
+
+    lease = bead_lease_path(_home().leases, path.stem)
+    idle_since: float | None = None
+    with path.open(encoding="utf-8") as file:
+        partial = ""
+        while True:
+            chunk = file.readline()
+            if chunk:
+                idle_since = None
+                partial += chunk
+                if partial.endswith("\n"):
+                    yield partial.rstrip("\n")
+                    partial = ""
+                continue
+            if not follow:
+                return
+            if held(lease):
+                idle_since = None
+            else:
+                idle_since = idle_since or time.monotonic()
+                if time.monotonic() - idle_since > 5:
+                    print("school: nobody drives this bead any more", file=sys.stderr)
+                    raise typer.Exit(7)
+            time.sleep(0.1)
+
+
+@app.command()
+def diff(
+    bead: str = typer.Argument(..., help="Bead id, or its end."),
+    stat: bool = typer.Option(False, "--stat", help="Only the files and their counts."),
+    as_json: bool = JSON,
+) -> None:
+    """Show a bead's change."""
+    from orchestrator.cli.terminal import safe
+    from orchestrator.git.landing import diff as git_diff
+    from orchestrator.git.repository import open_repository
+
+    row = _bead(bead)
+    if not row["head_sha"] or row["head_sha"] == row["base_sha"]:
+        raise UsageError(f"Bead {row['bead']} changed nothing.", next_step=f"See what it said: school show {row['bead']}")
+    report = row["data"].get("report") or {}
+    if stat and not as_json:
+        for path in report.get("files_changed", []):
+            print(safe(path))
+        print(report.get("diffstat"))
+        return
+    text = git_diff(open_repository(Path(row["repo"])), row["base_sha"], row["head_sha"]).decode("utf-8", "replace")
+    if as_json:
+        print(json.dumps({"bead": row["bead"], "base_sha": row["base_sha"], "head_sha": row["head_sha"], "diff": text}))
+    elif sys.stdout.isatty():
+        print(safe(text, limit=10_000_000, lines=True), end="")
+    else:
+        print(text, end="")  # a file or a patch program wants the bytes as they are
+
+
+@app.command()
+def status(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Every setting in force."), as_json: bool = JSON
+) -> None:
+    """Show the standing parts and the settings in force."""
+    from orchestrator.cli.terminal import Terminal
+    from orchestrator.principal.status import school_status
+
+    found = school_status()
+    if as_json:
+        print(json.dumps(found, default=str))
+        return
+    terminal = Terminal(sys.stdout)
+    terminal.line(f"home    {found['home']}  ({found['home_id'] or 'not made yet'})")
+    terminal.line(f"engine  {found['engine']}")
+    terminal.table([[p["kind"], p["state"], p["name"], p["image"]] for p in found["parts"]], ["PART", "STATE", "NAME", "IMAGE"])
+    terminal.line(f"beads   {found['running']} running, {found['ended']} ended, {found['open_cleanup']} with removal open")
+    if verbose:
+        terminal.table([[n, v] for n, v in found["settings"].items()], ["SETTING", "VALUE"])

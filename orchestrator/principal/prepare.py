@@ -1,0 +1,172 @@
+"""Everything that can be refused before a token is spent: repository, base, limits, model, image, names.
+
+Also where the request's words become facts: which agent, which image, which check, which branch.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from orchestrator import bookbag
+from orchestrator.errors import UsageError
+from orchestrator.git.landing import free_branch
+from orchestrator.git.repository import open_repository, read_file_at, resolve_base
+from orchestrator.personas import load_soul
+from orchestrator.principal.request import Budget
+from orchestrator.sandbox.repo_image import RepoConfig, read_config
+from orchestrator.sandbox.spec import Limits
+from orchestrator.settings import size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orchestrator.git.repository import Repository
+    from orchestrator.principal.request import SpawnRequest
+    from orchestrator.principal.school import School
+    from orchestrator.settings import Settings
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
+MAX_INSTRUCTIONS = 64_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that can be carried out."""
+
+    request: SpawnRequest
+    bead: str
+    leaf_name: str
+    repo: Repository
+    base_sha: str
+    branch: str
+    agent: str
+    model: str
+    rehearsal: bool
+    image: str
+    verify: str | None
+    budget: Budget
+    limits: Limits
+    soul: str
+    instructions: str
+    objects_mode: Literal["shared", "reachable"] = "shared"
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what recovery and readers need to know."""
+        return {
+            "request": self.request.to_json(),
+            "leaf_name": self.leaf_name,
+            "common_dir": str(self.repo.common_dir),
+            "branch": self.branch,
+            "agent": self.agent,
+            "model": self.model,
+            "image": self.image,
+            "verify": self.verify,
+        }
+
+
+def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -> Prepared:
+    """Check a request against the world.
+
+    Raises:
+        UsageError: the request can't be carried out as typed.
+        RepositoryUnusableError: the repository is none, bare, or has no commit.
+        ConfigError: the repository's ``.school.toml`` is wrong.
+        RepoSetupError: the repository's own setup failed.
+        SandboxError: the engine can't be used.
+    """
+    request.check()
+    settings = school.settings
+    notes: list[str] = []
+    repo = open_repository(Path(request.repo))
+    base_sha = resolve_base(repo, request.base)
+    if repo.dirty:
+        notes.append(f"uncommitted changes stay as they are and are not part of the task ({repo.dirty})")
+    bead = _bead(request, school)
+    suffix = bead.rpartition("-")[2] if request.bead is None else secrets.token_hex(4)
+    branch, branch_note = free_branch(repo, bead)
+    if branch_note:
+        notes.append(branch_note)
+    config = read_config(lambda path: read_file_at(repo, base_sha, path))
+    if repo.lfs:
+        notes.append("Git LFS files are left as pointers")
+    model = request.model or settings.student_model
+    alias = school.alias(model)
+    agent = _agent(request, settings, rehearsal=alias.rehearsal)
+    image = _image(request, school, repo, base_sha, config, agent, say, notes)
+    budget = Budget.of(request, settings)
+    return Prepared(
+        request=request,
+        bead=bead,
+        leaf_name=f"study-{request.role}-{suffix}",
+        repo=repo,
+        base_sha=base_sha,
+        branch=branch,
+        agent=agent,
+        model=model,
+        rehearsal=alias.rehearsal,
+        image=image,
+        verify=request.verify if request.verify is not None else config.verify,
+        budget=budget,
+        limits=_limits(request, settings, budget),
+        soul=load_soul(f"student-{request.role}"),
+        instructions=_instructions(repo, base_sha),
+        objects_mode=config.objects,
+        notes=tuple(notes),
+    )
+
+
+def _bead(request: SpawnRequest, school: School) -> str:
+    if request.bead is None:
+        return bookbag.new_bead(request.role, request.domain)
+    bead = bookbag.check_bead(request.bead)
+    if school.ledger.bead(bead) is not None:
+        raise UsageError(f"Bead {bead} exists already.", next_step=f"See it with: school show {bead}")
+    return bead
+
+
+def _agent(request: SpawnRequest, settings: Settings, *, rehearsal: bool) -> str:
+    """R-25: hermes by default; light while a scripted model answers, which needs no more."""
+    wanted = request.agent if request.agent != "auto" else settings.default_agent
+    if wanted != "auto":
+        return wanted
+    return "light" if rehearsal else "hermes"
+
+
+def _image(
+    request: SpawnRequest,
+    school: School,
+    repo: Repository,
+    base_sha: str,
+    config: RepoConfig,
+    agent: str,
+    say: Callable[[str], None],
+    notes: list[str],
+) -> str:
+    if request.image is None and not config.has_image:
+        notes.append("no .school.toml at base: the plain student image is used (school setup --repo proposes one)")
+    return school.student_image(repo, base_sha, config, image=request.image, hermes=agent == "hermes", say=say)
+
+
+def _limits(request: SpawnRequest, settings: Settings, budget: Budget) -> Limits:
+    return Limits(
+        wall=budget.wall,
+        memory=size_bytes(request.memory or settings.student_memory),
+        cpus=request.cpus or settings.student_cpus,
+        pids=settings.student_pids,
+        disk=size_bytes(settings.student_disk),
+        tmp=size_bytes(settings.student_tmp),
+        runtime=settings.student_runtime,
+    )
+
+
+def _instructions(repo: Repository, base_sha: str) -> str:
+    """Return the repository's AGENTS.md, else CLAUDE.md, as of base_sha."""
+    for name in INSTRUCTION_FILES:
+        data = read_file_at(repo, base_sha, name)
+        if data:
+            return data[:MAX_INSTRUCTIONS].decode("utf-8", "replace")
+    return ""
