@@ -1,4 +1,4 @@
-"""Make a Python that runs from its folder on any Linux of this architecture: interpreter, library, shared objects, libc.
+"""Make a Python that runs from its folder on any Linux of this architecture, its C library included.
 
 ``copy FOLDER`` puts the running interpreter and its standard library there; ``finish FOLDER``, once packages are
 installed, leaves out what is never run, brings every shared library that anything in the folder needs, and compiles.
@@ -19,7 +19,15 @@ import sysconfig
 from pathlib import Path
 
 UNUSED_STDLIB = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data")
-NOT_COPIED = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.a", "EXTERNALLY-MANAGED", "sitecustomize.py")
+NOT_COPIED = (
+    "__pycache__",
+    "site-packages",
+    "dist-packages",
+    "config-*",
+    "*.a",
+    "EXTERNALLY-MANAGED",
+    "sitecustomize.py",
+)
 FOUND = re.compile(r"^\s*(?:(\S+) => )?(/\S+) \(0x", re.MULTILINE)
 LOADER = re.compile(r"ld-linux[^/]*\.so\.\d+$|ld-\d[^/]*\.so$")
 
@@ -33,7 +41,10 @@ def copy(target: Path) -> None:
         (target / "bin" / name).symlink_to(version)
     library = target / "lib" / version
     shutil.copytree(
-        sysconfig.get_path("stdlib"), library, ignore=shutil.ignore_patterns(*NOT_COPIED, *UNUSED_STDLIB), symlinks=False
+        sysconfig.get_path("stdlib"),
+        library,
+        ignore=shutil.ignore_patterns(*NOT_COPIED, *UNUSED_STDLIB),
+        symlinks=False,
     )
     (library / "site-packages").mkdir()
     bring_libraries(target)
@@ -84,7 +95,7 @@ def bring(source: Path, copied: Path) -> None:
 
 
 def add_rpath(elf: Path, libraries: Path) -> None:
-    """Let a file look into ``libraries`` as well, relative to where it lies; RPATH, so that what it loads does so too."""
+    """Let a file look into ``libraries`` as well; as RPATH, so that what it loads does so too."""
     known = subprocess.run(["patchelf", "--print-rpath", str(elf)], check=True, capture_output=True, text=True)
     own = "$ORIGIN/" + os.path.relpath(libraries, elf.parent)
     entries = [entry for entry in known.stdout.strip().split(":") if entry]
