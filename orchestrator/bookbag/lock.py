@@ -105,6 +105,8 @@ class BeadLock:
             else:
                 os.ftruncate(descriptor, 0)
         finally:
+            # by name, not by closing alone: a child between fork and exec has a copy of the descriptor for a moment
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             _close(descriptor)
 
     def _try(self) -> bool:
