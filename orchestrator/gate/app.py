@@ -11,7 +11,7 @@ import aiohttp
 from orchestrator.gate.forward import REVOKED, STOPPING, Forwarder
 from orchestrator.gate.grants import Grant
 from orchestrator.gate.log import REFUSAL_SAMPLE, REFUSALS_LOGGED, CallLog
-from orchestrator.gate.sockets import GrantSocket, remove
+from orchestrator.gate.sockets import SOCKET, GrantSocket
 from orchestrator.gate.state import State
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ class Gate:
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Bring back the grants of the last run; folders that belong to none are removed."""
+        """Bring back the grants of the last run; sockets that belong to none are removed.
+
+        Their folders stay: the principal makes a teacher's folder, and mounts it, before it asks for the grant.
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE)
         self._session = aiohttp.ClientSession(
@@ -56,7 +59,7 @@ class Gate:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for stale in folder.iterdir():
             if stale.name not in self._grants:
-                remove(stale)
+                (stale / SOCKET).unlink(missing_ok=True)
         for grant in self._grants.values():
             await self._open(grant)
 
@@ -103,7 +106,8 @@ class Gate:
                 call.abort(REVOKED, now)
             socket = self._sockets.pop(name, None)
             if socket is not None:
-                await socket.close(remove_folder=True)
+                # a teacher outlives its grant and keeps the folder mounted
+                await socket.close(remove_folder=grant.terms.kind != "teacher")
             self._state.save_final(grant)
             self._state.save_grants(self._grants.values())
             return grant.usage()

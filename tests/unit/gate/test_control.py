@@ -92,17 +92,18 @@ def test_only_the_homes_user_can_open_sockets_and_state(school, helpers):
     school(test)
 
 
-def test_grants_and_usage_outlive_a_restart_and_stale_folders_do_not(school, helpers):
+def test_grants_and_usage_outlive_a_restart_and_stale_sockets_do_not(school, helpers):
     async def test(school):
         await school.gate.put("g", helpers.terms(limits={"calls": 2}))
         async with school.client().post(CHAT, json=helpers.chat()) as answer:
             assert answer.status == 200
         folder = os.open(school.root / "sockets" / "g", os.O_PATH)  # as a container has it mounted
         await school.stop_gate()
-        (school.root / "sockets" / "stale").mkdir()
-        (school.root / "sockets" / "stale" / "gate.sock").touch()
+        stale = school.root / "sockets" / "teacher-cto"
+        stale.mkdir()
+        (stale / "gate.sock").touch()
         await school.start_gate(school.url)
-        assert not (school.root / "sockets" / "stale").exists()
+        assert list(stale.iterdir()) == []
         assert "gate.sock" in os.listdir(f"/proc/self/fd/{folder}")  # noqa: PTH208
         os.close(folder)
         client = school.client()
@@ -135,6 +136,21 @@ def test_a_revoked_grant_leaves_no_key_on_disk(school, helpers):
         for path in school.root.rglob("*"):
             if path.is_file():
                 assert "sk-of-the-bead" not in path.read_text()
+
+    school(test)
+
+
+def test_a_teachers_folder_stays_where_it_is_mounted(school, helpers):
+    async def test(school):
+        folder = school.root / "sockets" / "teacher-cto"
+        folder.mkdir()
+        before = folder.stat().st_ino
+        for _ in range(2):
+            await school.gate.put("teacher-cto", helpers.terms(kind="teacher", bead=None))
+            assert (folder / "gate.sock").is_socket()
+            await school.gate.delete("teacher-cto")
+        assert folder.stat().st_ino == before
+        assert list(folder.iterdir()) == []
 
     school(test)
 
