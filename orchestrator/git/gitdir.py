@@ -23,7 +23,9 @@ class Identity:
 
     def line(self, when: int) -> str:
         """Return it as it stands in a commit, with a time in seconds; what would break the line is left out."""
-        name, email = ("".join(c for c in text if c.isprintable() and c not in "<>") for text in (self.name, self.email))
+        name, email = (
+            "".join(c for c in text if c.isprintable() and c not in "<>") for text in (self.name, self.email)
+        )
         return f"{name.strip()} <{email.strip()}> {when} +0000"
 
 

@@ -78,7 +78,7 @@ def _opened(name: str, parent: int | None) -> Iterator[int]:
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
-        os.chmod(name, stat.S_IRWXU, dir_fd=parent)  # noqa: PTH101 - by descriptor; it is a folder, no link
+        os.chmod(name, stat.S_IRWXU, dir_fd=parent)  # a folder, no link
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     try:
         mode = os.fstat(descriptor).st_mode

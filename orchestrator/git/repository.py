@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import GitError, RepositoryUnusableError, UsageError
-from orchestrator.git.run import Completed, git
+from orchestrator.git.run import NO_INDEX, Completed, git
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,13 +108,10 @@ class Repository:
             work_tree=self.common_dir / "objects",
             cwd=self.common_dir / "objects",
             stdin=stdin,
+            isolated=not self.partial,  # a partial clone fetches what it lacks, with its user's settings
             env=NO_INDEX,
             check=check,
         )
-
-
-NO_INDEX = {"GIT_INDEX_FILE": "/dev/null"}
-"""Environment under which git finds an empty index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,8 @@ def resolve_base(repo: Repository, ref: str | None = None) -> str:
     """
     if ref is None:
         return repo.head_sha
-    answer = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=repo.root, check=False)
+    wanted = ("--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    answer = git("rev-parse", *wanted, cwd=repo.root, check=False)
     sha = answer.stdout.decode().strip().splitlines()
     if answer.code != 0 or not sha or ref.startswith("-"):
         raise UsageError(
@@ -240,8 +238,9 @@ def _locate(path: Path) -> tuple[Path, Path, Path, bool, str]:
                 next_step=f'Name one, or make it one: git -C "{path}" init && git -C "{path}" add -A && '
                 f'git -C "{path}" commit -m "Start"',
             )
+        reason = answer.stderr.splitlines()[-1] if answer.stderr else "it gave no reason"
         raise RepositoryUnusableError(
-            f"git can't read the repository at {path}: {answer.stderr.splitlines()[-1] if answer.stderr else 'no reason'}",
+            f"git can't read the repository at {path}: {reason}",
             next_step=f'Look at what this says: git -C "{path}" status',
         )
     if lines[0] == "true":

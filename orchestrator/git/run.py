@@ -26,6 +26,9 @@ TIMEOUT = 120.0
 
 STDERR_TAIL = 4096
 
+NO_INDEX = {"GIT_INDEX_FILE": "/nonexistent/index"}
+"""Environment under which git finds an empty index."""
+
 _CONFIG = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",

@@ -13,6 +13,7 @@ The user's repository gets one entry under ``.git/worktrees`` and is otherwise o
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -132,7 +133,7 @@ class Workspace:
         workspace = cls(repo, base_sha, folder, name, owner, lock_dir, registered=registered)
         tags = _start_tags(repo, base_sha if objects == "reachable" else None)
         try:
-            return workspace._build(tags, identity, shared=objects == "shared")  # noqa: SLF001 - its own class
+            return workspace._build(tags, identity, shared=objects == "shared")
         except BaseException:
             from orchestrator.git.dispose import dispose_workspace  # noqa: PLC0415 - it imports this module
 
@@ -238,6 +239,9 @@ class Workspace:
         return Path(_read(self.tree / ".git").decode(errors="surrogateescape").strip()).name
 
     def _checkout(self) -> list[IndexEntry]:
+        if self.repo.partial:  # comparing with nothing makes git fetch all missing files at once
+            nothing = hashlib.new(self.repo.object_format, b"tree 0\0", usedforsecurity=False).hexdigest()
+            self.repo.run("diff-tree", "-r", "--numstat", "--no-renames", nothing, self.base_sha)
         git(
             *("read-tree", "--reset", "-u", self.base_sha),
             git_dir=self.trusted,
@@ -299,7 +303,13 @@ class Workspace:
 
 
 def export_tree(
-    repo: Repository, sha: str, folder: Path, *, lock_dir: Path, name: str = "tree", owner: tuple[int, int] | None = None
+    repo: Repository,
+    sha: str,
+    folder: Path,
+    *,
+    lock_dir: Path,
+    name: str = "tree",
+    owner: tuple[int, int] | None = None,
 ) -> Workspace:
     """Check a commit out a second time, clean, for verification: the layout of a workspace, unknown to the repository.
 
