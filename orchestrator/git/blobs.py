@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from orchestrator.errors import GitError
+from orchestrator.git.repository import missing_object
 from orchestrator.git.run import NO_INDEX, start
 
 if TYPE_CHECKING:
@@ -71,18 +72,10 @@ def read_files_at(repo: Repository, sha: str, paths: Iterable[str], *, limit: in
     assert stdout is not None  # noqa: S101
     found: dict[str, Blob] = {}
     try:
-        stdin.write(f"{sha}^{{tree}}\n".encode())
-        stdin.flush()
-        if _answer(stdin, stdout, 0) is None:
-            raise GitError(
-                f"The commit {sha} is not in {repo.root}.", next_step=f'Look for it: git -C "{repo.root}" log --all'
-            )
+        if _ask(stdin, stdout, f"{sha}^{{tree}}", 0) is None:
+            _refuse(repo, sha)
         for path in paths:
-            if "\n" in path:
-                continue
-            stdin.write(os.fsencode(f"{sha}:{path}\n"))
-            stdin.flush()
-            blob = _answer(stdin, stdout, limit)
+            blob = _ask(stdin, stdout, f"{sha}:{path}", limit) if "\n" not in path else None
             if blob is not None:
                 found[path] = blob
     except BrokenPipeError:
@@ -94,8 +87,14 @@ def read_files_at(repo: Repository, sha: str, paths: Iterable[str], *, limit: in
     return found
 
 
-def _answer(stdin: IO[bytes], stdout: IO[bytes], limit: int) -> Blob | None:
-    """Read one answer: ``<id> <type> <size>`` and the content, or a word for why there is none."""
+def _refuse(repo: Repository, sha: str) -> NoReturn:
+    raise missing_object(repo, sha)
+
+
+def _ask(stdin: IO[bytes], stdout: IO[bytes], name: str, limit: int) -> Blob | None:
+    """Ask for one object; the answer is ``<id> <type> <size>`` and the content, or a word for why there is none."""
+    stdin.write(os.fsencode(name) + b"\n")
+    stdin.flush()
     header = stdout.readline().rstrip(b"\n")
     words = header.split(b" ")
     if header.startswith((b"symlink ", b"dangling ", b"loop ", b"notdir ")):

@@ -248,7 +248,7 @@ def _import(workspace: Workspace, changed: Sequence[Found], text: str, identity:
 
 def _feed(path: bytes, found: Found, stream: IO[bytes]) -> None:
     if found.mode == SYMLINK:
-        stream.write(os.readlink(path))
+        stream.write(os.readlink(path))  # noqa: PTH115 - bytes
         return
     left = found.size
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:

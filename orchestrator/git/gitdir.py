@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RAW_CONTENT = "* -text -filter -ident -working-tree-encoding\n"
-"""Attributes under which a file's bytes are its blob's bytes: no filter, which could be a program, and no conversion."""
+"""Attributes under which a file's bytes are its blob's bytes: no conversion, and no filter, which is a program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import GitError, UsageError
@@ -18,6 +17,7 @@ from orchestrator.git.ownership import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from orchestrator.git.repository import Repository
     from orchestrator.git.workspace import Workspace
