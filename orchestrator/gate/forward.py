@@ -175,11 +175,13 @@ class Forwarder:
         scanner = EventScanner(call.tally)
         with _client_side():
             await response.prepare(request)
-        async for chunk in upstream.content.iter_any():
-            scanner.feed(chunk)
-            with _client_side():
-                await response.write(chunk)
-        scanner.close()
+        try:
+            async for chunk in upstream.content.iter_any():
+                scanner.feed(chunk)
+                with _client_side():
+                    await response.write(chunk)
+        finally:
+            scanner.close()
         call.settle()  # before the client knows that it may call again
         with _client_side():
             await response.write_eof()
@@ -200,6 +202,8 @@ class Forwarder:
         if call.route != routes.COUNT_TOKENS:
             with contextlib.suppress(ValueError, RecursionError):
                 call.tally.read(json.loads(content))
+            if call.tally.prompt is None and call.tally.completion is None:
+                call.tally.note({name.lower(): value for name, value in upstream.headers.items()})
         call.settle()
         response = web.Response(status=upstream.status, body=content, headers=routes.client_headers(upstream.headers))
         with _client_side():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 4 << 20
 """Longest SSE line that is looked into; a longer one passes on and is not metered."""
 _REHEARSAL = "rehearsal"
+_PROMPT_NOTE, _COMPLETION_NOTE = "x-omniroute-tokens-in", "x-omniroute-tokens-out"
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Tally:
     prompt: int | None = None
     completion: int | None = None
     rehearsed: bool = False
+    noted: bool = False
 
     def read(self, data: Any) -> None:
         """Take the usage and the model's name out of one JSON body or one SSE event."""
@@ -52,10 +54,22 @@ class Tally:
                 _first(usage, "cache_read_input_tokens") or 0
             )
         completion = _first(usage, "completion_tokens", "output_tokens")
+        if self.noted:
+            return
         if prompt is not None:
             self.prompt = max(prompt, self.prompt or 0)
         if completion is not None:
             self.completion = max(completion, self.completion or 0)
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Take what OmniRoute says beside an answer: the numbers of its own call log.
+
+        In a stream they stand in comments at its end. They win over the events: where it translates between wire
+        formats, the events' usage is its estimate or is left out.
+        """
+        prompt, completion = notes.get(_PROMPT_NOTE, ""), notes.get(_COMPLETION_NOTE, "")
+        if prompt.isdecimal() and completion.isdecimal():
+            self.prompt, self.completion, self.noted = int(prompt), int(completion), True
 
 
 def _first(usage: Mapping[str, Any], *names: str) -> int | None:
@@ -74,6 +88,7 @@ class EventScanner:
         self._rest = b""
         self._skipping = False
         self._looked_at_model = False
+        self._notes: dict[str, str] = {}
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes of the stream."""
@@ -92,9 +107,13 @@ class EventScanner:
         if self._rest and not self._skipping:
             self._line(self._rest)
         self._rest = b""
+        self._tally.note(self._notes)
 
     def _line(self, line: bytes) -> None:
         # Parsing every event would cost more than the proxying: only those that can tell something are.
+        if line.startswith(b": x-omniroute-tokens-"):
+            name, _, value = line[2:].decode(errors="replace").strip().partition("=")
+            self._notes[name] = value
         if not line.startswith(b"data:"):
             return
         if b'"usage"' not in line and (self._looked_at_model or b'"model"' not in line):

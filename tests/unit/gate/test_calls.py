@@ -123,6 +123,32 @@ def test_streams_of_the_other_formats_are_counted(school, helpers):
     school(test)
 
 
+def test_omniroutes_own_numbers_win_over_its_estimates(school, helpers):
+    # the end of a stream as OmniRoute 3.7.9 sent it for /v1/messages
+    tail = (
+        'data: {"type":"message_delta","usage":{"input_tokens":127,"output_tokens":13,"estimated":true}}\n\n'
+        ": x-omniroute-cache-hit=false\n: x-omniroute-tokens-in=6\n: x-omniroute-tokens-out=32\n"
+        "data: [DONE]\n\n"
+    )
+
+    async def test(school):
+        async def answer(request, _body):
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            for letter in tail:  # a chunk may end anywhere
+                await response.write(letter.encode())
+            return response
+
+        school.upstream.answer = answer
+        await school.gate.put("g", helpers.terms())
+        async with school.client().post("/v1/messages", json=helpers.chat(stream=True)) as answer:
+            assert (await answer.text()) == tail
+        usage = school.gate.usage("g")
+        assert (usage["prompt_tokens"], usage["completion_tokens"]) == (6, 32)
+
+    school(test)
+
+
 def test_a_client_that_goes_away_in_mid_stream_ends_the_call_upstream(school, helpers):
     async def test(school):
         never = asyncio.Event()

@@ -189,7 +189,9 @@ def test_shipped_reviews_can_be_read_by_the_reviewer(rehearse):
 
 def test_markers_rehearse_faults(rehearse):
     async def test(client):
-        assert await said(client, student("[rehearse: idle]")) == {"role": "assistant", "content": ""}
+        assert await said(client, student("[rehearse: empty]")) == {"role": "assistant", "content": ""}
+        idle = await said(client, student("[rehearse: idle]"))
+        assert [call["function"]["name"] for call in idle["tool_calls"]] == ["done"]
         assert "tool_calls" not in await said(client, student("[rehearse: nonsense]"))
         with pytest.raises(ValueError):
             await review(client, "[rehearse: nonsense]")
