@@ -259,11 +259,24 @@ def locked_change(
 
 
 def locked_update_bookbag(
-    bead: str, /, lock_timeout: float = DEFAULT_TIMEOUT, *, dirs: Dirs | None = None, **fields: Any
+    bead: str,
+    fields: Mapping[str, Any] | None = None,
+    /,
+    *,
+    lock_timeout: float = DEFAULT_TIMEOUT,
+    dirs: Dirs | None = None,
+    **more: Any,
 ) -> dict[str, Any] | None:
     """Change some fields of a bookbag under its lock (R-19).
+
+    Args:
+        bead: The bead.
+        fields: Field values; the way to pass names that are not identifiers, or one of the names below.
+        lock_timeout: Seconds to wait for the lock.
+        dirs: The folders; from the environment by default.
+        **more: Field values.
 
     Returns:
         The record as written, or None: no lock in time, or no bookbag. The caller skips the bead until its next cycle.
     """
-    return locked_change(bead, lambda bag: {**bag, **fields}, lock_timeout, dirs=dirs)
+    return locked_change(bead, lambda bag: {**bag, **(fields or {}), **more}, lock_timeout, dirs=dirs)

@@ -41,7 +41,7 @@ with Watcher(os.environ["SIGNAL_DIR"]) as watcher:
         watcher.wait(60)
 for turn in range({TIMES}):
     assert locked_change("b", lambda bag: {{**bag, "count": bag["count"] + 1}}, 60)
-    assert locked_update_bookbag("b", 60, **{{f"{{WHO}}_{{turn}}": turn}})
+    assert locked_update_bookbag("b", lock_timeout=60, **{{f"{{WHO}}_{{turn}}": turn}})
 """
 
 HOLDER = """
@@ -89,7 +89,7 @@ def test_two_containers_and_the_principal_hammer_one_bookbag_and_no_update_is_lo
     BookbagSignal("go", dirs=dirs).ready()
     for turn in range(TIMES):
         assert locked_change("b", lambda bag: {**bag, "count": bag["count"] + 1}, 60, dirs=dirs)
-        assert locked_update_bookbag("b", 60, dirs=dirs, **{f"principal_{turn}": turn})
+        assert locked_update_bookbag("b", lock_timeout=60, dirs=dirs, **{f"principal_{turn}": turn})
     for writer in writers:
         ended_well(writer)
     bag = read_bookbag("b", dirs=dirs)
@@ -141,13 +141,13 @@ def test_files_can_be_opened_on_both_sides_whoever_made_them(container, dirs, ho
     ended_well(
         container(
             "from orchestrator.bookbag import *\n"
-            "assert locked_update_bookbag('b', 0, seen=True)\n"
+            "assert locked_update_bookbag('b', lock_timeout=0, seen=True)\n"
             "write_bookbag('c'); assert acquire_lock('c', 0); release_lock('c'); BookbagSignal('c').ready()\n"
             "BookbagSignal('b').clear()\n"
         )
     )
     assert read_bookbag("b", dirs=dirs)["seen"] is True
-    assert locked_update_bookbag("c", 0, dirs=dirs, seen=True)
+    assert locked_update_bookbag("c", lock_timeout=0, dirs=dirs, seen=True)
     owners = {
         (entry.name, entry.stat().st_uid, oct(entry.stat().st_mode & 0o777))
         for folder in (dirs.bookbags, dirs.signals, dirs.locks)

@@ -102,7 +102,7 @@ def test_acquire_waits_until_the_lock_is_free(dirs):  # R-19
     first = BeadLock("b", dirs=dirs)
     assert first.acquire()
     got = []
-    waiter = threading.Thread(target=lambda: got.append(locked_update_bookbag("b", 60, dirs=dirs, x=1)))
+    waiter = threading.Thread(target=lambda: got.append(locked_update_bookbag("b", lock_timeout=60, dirs=dirs, x=1)))
     write_bookbag("b", dirs=dirs)
     waiter.start()
     time.sleep(0.05)
@@ -145,6 +145,7 @@ def test_no_lock_in_time_and_no_bookbag_are_none(dirs):  # R-19
         assert locked_update_bookbag("b", lock_timeout=0.02, dirs=dirs, x=1) is None
     assert "x" not in read_bookbag("b", dirs=dirs)
     assert locked_update_bookbag("b", dirs=dirs, x=1)["x"] == 1
+    assert locked_update_bookbag("b", {"dirs": 1}, dirs=dirs, x=2)["dirs"] == 1
 
 
 def test_a_change_that_declines_or_fails_writes_nothing_and_frees_the_lock(dirs):
@@ -168,7 +169,7 @@ def test_a_corrupt_bookbag_raises_and_frees_the_lock(dirs):  # R-3
         file.write("{")
     for _ in range(2):
         with pytest.raises(BookbagCorruptError):
-            locked_update_bookbag("b", 0, dirs=dirs, x=1)
+            locked_update_bookbag("b", lock_timeout=0, dirs=dirs, x=1)
 
 
 class TestForgetting:
@@ -247,6 +248,16 @@ def test_a_forked_child_does_not_keep_its_dead_parents_lock(dirs, python):  # R-
     parent.wait()
     assert acquire_lock("b", 0, dirs=dirs)
     release_lock("b", dirs=dirs)
+
+
+def test_a_copy_of_the_descriptor_in_a_child_that_is_just_starting_does_not_keep_the_lock(dirs):
+    lock = BeadLock("b", dirs=dirs)
+    assert lock.acquire()
+    copy = os.dup(lock._descriptor)  # what a child has between fork and exec
+    lock.release()
+    assert acquire_lock("b", 0, dirs=dirs)
+    release_lock("b", dirs=dirs)
+    os.close(copy)
 
 
 def test_a_program_that_the_holder_started_does_not_keep_the_lock(dirs):
