@@ -50,16 +50,36 @@ class ImageBuilder:
         with narrated(name, self.on_line) as say:
             say(f"building {tag}")
             started = time.monotonic()
-            self.engine.build(
-                context.archive(),
-                tag=tag,
-                build_args={**self.route.args, **(inputs or {}), "BASE_IMAGE": parent},
-                labels={LABEL_IMAGE: name, LABEL_CONTENT: tag.rpartition(":")[2]},
-                network=self.route.network,
-                on_line=say,
-            )
+            self.build(context.archive(), tag, say, parent=parent, inputs=inputs)
             say(f"built in {time.monotonic() - started:.0f} s")
         return tag
+
+    def build(
+        self,
+        archive: bytes,
+        tag: str,
+        say: Callable[[str], None],
+        *,
+        parent: str = "",
+        dockerfile: str = "Dockerfile",
+        inputs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Build ``school/<name>:<digest>`` from a tar archive, whatever the engine has.
+
+        Raises:
+            ImageBuildError: the build failed.
+        """
+        name, _, digest = tag.removeprefix("school/").rpartition(":")
+        own = {"BASE_IMAGE": parent} if parent else {}
+        self.engine.build(
+            archive,
+            tag=tag,
+            build_args={**self.route.args, **(inputs or {}), **own},
+            labels={LABEL_IMAGE: name, LABEL_CONTENT: digest},
+            dockerfile=dockerfile,
+            network=self.route.network,
+            on_line=say,
+        )
 
     def tag(self, name: str, context: BuildContext, parent: str, *, inputs: Mapping[str, str] | None = None) -> str:
         """Return the tag that ``layer`` gives, without building."""

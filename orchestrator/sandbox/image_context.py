@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator import resources
+from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,6 +79,9 @@ def package_files(members: Iterable[str], prefix: str = "build/lib/orchestrator/
     Args:
         members: Rooms (``bookbag``) and modules (``errors.py``), relative to the package.
         prefix: Where the package lies in the context.
+
+    Raises:
+        ConfigError: a member is missing from this installation.
     """
     found: list[ContextFile] = []
     for member in members:
@@ -86,4 +90,9 @@ def package_files(members: Iterable[str], prefix: str = "build/lib/orchestrator/
             found += [file for file in folder_files(path, f"{prefix}{member}/") if not file.path.endswith(".pyc")]
         elif path.is_file():
             found.append(ContextFile(f"{prefix}{member}", path.read_bytes()))
+        elif member != "personas.py":
+            raise ConfigError(
+                f"{path} is missing from this installation, and an image needs it.",
+                next_step="Install the package again.",
+            )
     return tuple(found)

@@ -30,18 +30,22 @@ class Recipe:
 
     members: tuple[str, ...] = ()  # rooms and modules of this package
     config: bool = False  # the folder config/ as well
+    parent: str = "base"
 
 
 _BOTH_SIDES = ("__init__.py", "errors.py", "layout.py", "bookbag")
 _LEAF = (*_BOTH_SIDES, "agents")
 
 RECIPES: Mapping[str, Recipe] = {
-    "service": Recipe((*_BOTH_SIDES, "personas.py", "review", "teacher", "gate", "rehearsal"), config=True),
-    "student": Recipe(_LEAF),
+    "service": Recipe(
+        (*_BOTH_SIDES, "personas.py", "resources.py", "review", "teacher", "gate", "rehearsal"), config=True
+    ),
+    "tools": Recipe(),
+    "student": Recipe(_LEAF, parent="tools"),
     "omniroute": Recipe(),
 }
 
-ALL = tuple(RECIPES)
+ALL = ("service", "student", "omniroute")
 """The images that standing parts and plain students need."""
 
 
@@ -53,7 +57,7 @@ def ensure_images(
     Args:
         engine: Where the images must be.
         settings: ``base_image``, ``build_ca`` and ``build_proxy`` are read.
-        names: Some of ALL, or ``base`` for what all of them start from.
+        names: Some of ALL, or what they start from: ``base`` or ``tools``.
         on_line: Called with each line of progress, the image's name in front; from several threads.
 
     Raises:
@@ -82,9 +86,13 @@ def ensure_images(
     return {name: tags[name] for name in names}
 
 
-def leaf_files(prefix: str = "build/lib/orchestrator/") -> tuple[ContextFile, ...]:
-    """Return the part of this package that any image of a leaf carries at ``/school/lib/orchestrator``."""
-    return package_files(_LEAF, prefix)
+def add_leaf_layer(builder: ImageBuilder, name: str, parent: str) -> str:
+    """Put the entry point of a leaf on top of an image with Python, and return the tag of the result.
+
+    Raises:
+        ImageBuildError: the build failed.
+    """
+    return builder.layer(name, _context("student"), parent)
 
 
 def image_builder(engine: Engine, settings: Settings, on_line: Callable[[str], None]) -> ImageBuilder:
@@ -104,8 +112,14 @@ def _ensure_base(builder: ImageBuilder, settings: Settings) -> str:
 
 
 def _ensure_one(builder: ImageBuilder, base: str, name: str) -> str:
+    above = RECIPES[name].parent
+    parent = base if above == "base" else _ensure_one(builder, base, above)
+    return builder.layer(name, _context(name), parent)
+
+
+def _context(name: str) -> BuildContext:
     recipe = RECIPES[name]
     files = [*folder_files(resources.share("images") / name), *package_files(recipe.members)]
     if recipe.config:
         files += folder_files(resources.share("config"), "build/lib/config/")
-    return builder.layer(name, BuildContext(tuple(files)), base)
+    return BuildContext(tuple(files))
