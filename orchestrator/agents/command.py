@@ -74,10 +74,11 @@ def run(places: Places, emit: Emitter) -> int:
         reader.join(timeout=1.0)  # a background process may hold the pipe open
     with lock:
         if code == 0:
-            emit.finish("completed", "", tail.text())
+            emit.finish("completed", "", tail.text(), command_exit_code=0)
         else:
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-            emit.finish("failed", f"the command {how}", tail.text())
+            number = code if code > 0 else 128 - code
+            emit.finish("failed", f"the command {how}", tail.text(), command_exit_code=number)
     return 0
 
 

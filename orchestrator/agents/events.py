@@ -68,14 +68,17 @@ class Emitter:
         """Something went wrong for good."""
         self._write("error", {"text": clip(text, MAX_TEXT)})
 
-    def finish(self, status: str, reason: str, output: str = "") -> None:
+    def finish(self, status: str, reason: str, output: str = "", *, command_exit_code: int | None = None) -> None:
         """The agent's last word; only the first call counts.
 
         Args:
             status: One of ``outcome.EXIT_CODES``.
             reason: Why, for people; may be empty when completed.
             output: The final text.
+            command_exit_code: Of the command that agent ``command`` ran; 128 + n when signal n ended it.
         """
         if not self.finished:
             self.finished = True
-            self._write("result", {"status": status, "reason": reason, "output": clip(output, MAX_FINAL)})
+            result = {"status": status, "reason": reason, "output": clip(output, MAX_FINAL)}
+            code = {} if command_exit_code is None else {"command_exit_code": command_exit_code}
+            self._write("result", {**result, **code})

@@ -272,7 +272,9 @@ class Supervisor:
             outcome.write_bookbag(self.places.outbox, conclusion, bead=self.bead, output=output)
         except (OSError, BookbagError) as error:
             sink.write(encode("error", {"text": f"the outbox can't be written: {error}"}), essential=True)
-        finished = {"status": conclusion.status, "reason": conclusion.reason}
+        finished: dict[str, Any] = {"status": conclusion.status, "reason": conclusion.reason}
+        if isinstance(code := result.get("command_exit_code"), int):
+            finished["command_exit_code"] = code
         sink.write(encode("agent.finished", finished), essential=True)
         return conclusion
 
