@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from orchestrator.bookbag.bead import check_bead, is_bead, new_bead, slug
     from orchestrator.bookbag.dirs import Dirs
+    from orchestrator.bookbag.files import remove_leftovers
     from orchestrator.bookbag.lock import (
         BeadLock,
         acquire_lock,
@@ -21,7 +22,25 @@ if TYPE_CHECKING:
         locked_update_bookbag,
         release_lock,
     )
-    from orchestrator.bookbag.record import SCHEMA_VERSION, TEACHERS, new_bookbag, verdict_of
+    from orchestrator.bookbag.record import (
+        COO_REVIEWED,
+        CTO_REVIEWED,
+        DISPOSED,
+        FAIL,
+        NOT_REVIEWED,
+        PASS,
+        REVIEWED,
+        SCHEMA_VERSION,
+        SCORED,
+        SEVERITIES,
+        STATES,
+        TEACHERS,
+        VERDICTS,
+        WRITTEN,
+        new_bookbag,
+        now,
+        verdict_of,
+    )
     from orchestrator.bookbag.seal import canonical, key_id, make_seal, output_digest, verify_seal
     from orchestrator.bookbag.shapes import Bookbag, Finding, Seal
     from orchestrator.bookbag.signal import BookbagSignal, ready_beads
@@ -34,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "bead": ("check_bead", "is_bead", "new_bead", "slug"),
     "dirs": ("Dirs",),
+    "files": ("remove_leftovers",),
     "lock": (
         "BeadLock",
         "acquire_lock",
@@ -43,7 +63,25 @@ _HOMES = {
         "locked_update_bookbag",
         "release_lock",
     ),
-    "record": ("SCHEMA_VERSION", "TEACHERS", "new_bookbag", "verdict_of"),
+    "record": (
+        "COO_REVIEWED",
+        "CTO_REVIEWED",
+        "DISPOSED",
+        "FAIL",
+        "NOT_REVIEWED",
+        "PASS",
+        "REVIEWED",
+        "SCHEMA_VERSION",
+        "SCORED",
+        "SEVERITIES",
+        "STATES",
+        "TEACHERS",
+        "VERDICTS",
+        "WRITTEN",
+        "new_bookbag",
+        "now",
+        "verdict_of",
+    ),
     "seal": ("canonical", "key_id", "make_seal", "output_digest", "verify_seal"),
     "shapes": ("Bookbag", "Finding", "Seal"),
     "signal": ("BookbagSignal", "ready_beads"),
@@ -56,8 +94,20 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "COO_REVIEWED",
+    "CTO_REVIEWED",
+    "DISPOSED",
+    "FAIL",
+    "NOT_REVIEWED",
+    "PASS",
+    "REVIEWED",
     "SCHEMA_VERSION",
+    "SCORED",
+    "SEVERITIES",
+    "STATES",
     "TEACHERS",
+    "VERDICTS",
+    "WRITTEN",
     "BeadLock",
     "Bookbag",
     "BookbagSignal",
@@ -83,10 +133,12 @@ __all__ = [
     "make_submission",
     "new_bead",
     "new_bookbag",
+    "now",
     "output_digest",
     "read_bookbag",
     "ready_beads",
     "release_lock",
+    "remove_leftovers",
     "slug",
     "state_after_review",
     "transition",
