@@ -35,19 +35,21 @@ from orchestrator.layout import PLACEHOLDER_KEY, RELAY_HOST
 if TYPE_CHECKING:
     from orchestrator.agents.light import Ending
 
+MAX_TOKENS = 16_384  # of one reply; Hermes' own default of 65,536 is more than many models take
 CONTEXT_LENGTH = 128_000  # tokens; aliases hide the real model, and Hermes would ask the network for its size
 API_RETRIES = 6
 GOOD_EXITS = ("text_response(", "fallback_prior_turn_content")
 
 
 def main() -> int:
-    """Run the brief through Hermes; the last event says how it ended."""
+    """Run the brief through Hermes; the last event says how it ended. Returns only when there is nothing to run."""
     from orchestrator.agents import process
 
     process.become_untraceable()  # exec made this process traceable again
     descriptor = int(os.environ.pop("SCHOOL_EVENTS_FD"))
     os.set_inheritable(descriptor, False)
     emit = Emitter(descriptor)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Hermes prints for people, the events say already
     places = Places()
     try:
         brief = read_brief(places)
@@ -59,7 +61,7 @@ def main() -> int:
     if status not in ("completed", "interrupted"):
         emit.error(reason)
     emit.finish(status, reason, output)
-    return 0
+    os._exit(0)  # Hermes' own clean-up takes a second, and the leaf is thrown away
 
 
 def lean_config(places: Places, brief: Brief) -> dict[str, Any]:
@@ -71,6 +73,7 @@ def lean_config(places: Places, brief: Brief) -> dict[str, Any]:
             "api_key": PLACEHOLDER_KEY,
             "default": brief.model,
             "context_length": CONTEXT_LENGTH,
+            "max_tokens": MAX_TOKENS,
         },
         "agent": {
             "max_turns": brief.turns,
@@ -178,6 +181,7 @@ class Run:
             provider="custom",
             api_mode="chat_completions",
             model=self._brief.model,
+            max_tokens=MAX_TOKENS,
             max_iterations=self._brief.turns,
             tool_delay=0.0,
             enabled_toolsets=["terminal", "file"],
