@@ -72,6 +72,7 @@ def keep_node_modules() -> None:
 
 def main() -> None:
     plan = json.loads((HERE / "setup.json").read_text())
+    KEPT.mkdir(parents=True, exist_ok=True)
     run(plan["commands"], plan["version"])
     keep_node_modules()
     for path in WORKSPACE.iterdir():

@@ -90,7 +90,7 @@ def package_files(members: Iterable[str], prefix: str = "build/lib/orchestrator/
             found += [file for file in folder_files(path, f"{prefix}{member}/") if not file.path.endswith(".pyc")]
         elif path.is_file():
             found.append(ContextFile(f"{prefix}{member}", path.read_bytes()))
-        elif member != "personas.py":
+        else:
             raise ConfigError(
                 f"{path} is missing from this installation, and an image needs it.",
                 next_step="Install the package again.",
