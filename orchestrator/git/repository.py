@@ -139,7 +139,7 @@ def open_repository(path: Path) -> Repository:
     root, git_dir, common_dir, shallow, object_format = _locate(path)
     foreign = _is_foreign(git_dir)
     config = _config(root)
-    head, branch, dirty = _status(root, config if foreign else {})
+    head, branch, dirty = _status(root, config, foreign=foreign)
     if head is None:
         raise RepositoryUnusableError(
             f"The repository {root} has no commit yet.",
@@ -185,7 +185,7 @@ def resolve_base(repo: Repository, ref: str | None = None) -> str:
 
 def dirty_summary(repo: Repository) -> DirtySummary:
     """Count the uncommitted changes of the user's working tree as they are now."""
-    return _status(repo.root, _config(repo.root) if repo.foreign else {})[2]
+    return _status(repo.root, _config(repo.root), foreign=repo.foreign)[2]
 
 
 def list_tree(repo: Repository, sha: str, paths: Sequence[str] = ()) -> tuple[TreeEntry, ...]:
@@ -278,16 +278,19 @@ def _config(root: Path) -> dict[str, str]:
     return found
 
 
-def _status(root: Path, foreign_config: dict[str, str]) -> tuple[str | None, str | None, DirtySummary]:
-    """Return commit, branch and counts. In somebody else's repository its filters are not run."""
-    drivers = {key.rpartition(".")[0] for key in foreign_config if key.startswith("filter.")}
+def _status(root: Path, config: dict[str, str], *, foreign: bool) -> tuple[str | None, str | None, DirtySummary]:
+    """Return commit, branch and counts.
+
+    Filters are the user's programs, and a count wants them run; not in somebody else's repository, and not where one
+    fails (Git LFS configured and not installed): then a filtered file may count as changed.
+    """
+    drivers = {key.rpartition(".")[0] for key in config if key.startswith("filter.")}
     disarmed = [f"{driver}.{key}" for driver in sorted(drivers) for key in ("process=", "clean=", "required=false")]
-    answer = git(
-        *("status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--ignore-submodules=dirty"),
-        "--untracked-files=normal",
-        cwd=root,
-        config=disarmed,
-    )
+    arguments = ("status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--ignore-submodules=dirty")
+    arguments += ("--untracked-files=normal",)
+    answer = git(*arguments, cwd=root, config=disarmed if foreign else (), check=foreign or not disarmed)
+    if answer.code != 0:
+        answer = git(*arguments, cwd=root, config=disarmed)
     head: str | None = None
     branch: str | None = None
     counts = {"staged": 0, "unstaged": 0, "untracked": 0, "conflicted": 0}
