@@ -26,7 +26,9 @@ def demo(
     root = make_sample(folder or settings().home().ensure().school / "demo")
     terminal.line(f"sample repository: {root} (its test fails; the student has to find out why)")
     terminal.line(f"task: {TASK}")
-    request = SpawnRequest(repo=str(root), task=TASK, agent="light", model="rehearsal", difficulty="easy", verify=VERIFY)
+    request = SpawnRequest(
+        repo=str(root), task=TASK, agent="light", model="rehearsal", difficulty="easy", verify=VERIFY
+    )
     code = run(request, as_json=as_json)
     _show_nothing_left(terminal)
     raise typer.Exit(code)

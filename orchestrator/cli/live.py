@@ -62,9 +62,13 @@ class Live:
         paint = self._terminal.paint
         match event.get("type"):
             case "agent.started":
-                self._line(f"  agent {one_line(event.get('agent'), limit=30)} on {one_line(event.get('model'), limit=60)}")
+                self._line(
+                    f"  agent {one_line(event.get('agent'), limit=30)} on {one_line(event.get('model'), limit=60)}"
+                )
             case "tool.call":
-                self._line(f"  {paint('→', 'blue')} {one_line(event.get('name'), limit=30)}  {one_line(event.get('preview', ''))}")
+                self._line(
+                    f"  {paint('→', 'blue')} {one_line(event.get('name'), limit=30)}  {one_line(event.get('preview', ''))}"
+                )
             case "tool.result" if event.get("ok") is False:
                 self._line(f"    {paint('!', 'yellow')} {one_line(event.get('preview', ''))}")
             case "message":
@@ -89,22 +93,32 @@ def summary(terminal: Terminal, report: Report) -> None:
     paint, line = terminal.paint, terminal.line
     good = report.outcome == "accepted"
     line()
-    line(f"{paint(report.outcome.upper().replace('_', ' '), 'bold', 'green' if good else 'red')}  {safe(report.reason, limit=300)}")
+    line(
+        f"{paint(report.outcome.upper().replace('_', ' '), 'bold', 'green' if good else 'red')}  {safe(report.reason, limit=300)}"
+    )
     for teacher in ("cto", "coo"):
         verdict = report.verdicts[teacher]
         if verdict:
             score = report.scores[teacher]
-            line(f"  {teacher.upper()}  {paint(verdict, MARKS.get(verdict, 'dim'))}  score {score:g}" if score is not None else f"  {teacher.upper()}  {verdict}")
+            line(
+                f"  {teacher.upper()}  {paint(verdict, MARKS.get(verdict, 'dim'))}  score {score:g}"
+                if score is not None
+                else f"  {teacher.upper()}  {verdict}"
+            )
         for finding in [f for f in report.findings if f.get("teacher") == teacher][:6]:
             where = one_line(finding.get("citation", ""), limit=60)
-            line(f"       {one_line(finding.get('severity', ''), limit=10):<8} {one_line(finding.get('description', ''), limit=140)}  {paint(where, 'dim')}")
+            line(
+                f"       {one_line(finding.get('severity', ''), limit=10):<8} {one_line(finding.get('description', ''), limit=140)}  {paint(where, 'dim')}"
+            )
     check = report.verification
     command = f"  `{one_line(check['command'], limit=80)}`" if check.get("command") else ""
     before = f"  (on base: {check['baseline']})" if check.get("baseline") else ""
     line(f"  check {check['status'].replace('_', ' ')}{command}{before}")
     if report.diffstat["files"]:
         stat = report.diffstat
-        line(f"  diff  {stat['files']} file(s), +{stat['additions']} −{stat['deletions']}: {one_line(', '.join(report.files_changed[:4]), limit=100)}")
+        line(
+            f"  diff  {stat['files']} file(s), +{stat['additions']} −{stat['deletions']}: {one_line(', '.join(report.files_changed[:4]), limit=100)}"
+        )
     use = report.usage["student"]
     cost = "unknown" if use["cost_usd"] is None else f"${use['cost_usd']:.4f}"
     line(f"  used  {use['calls']} call(s), {use['prompt_tokens']} + {use['completion_tokens']} tokens, cost {cost}")

@@ -199,7 +199,9 @@ def diff(
 
     row = _bead(bead)
     if not row["head_sha"] or row["head_sha"] == row["base_sha"]:
-        raise UsageError(f"Bead {row['bead']} changed nothing.", next_step=f"See what it said: school show {row['bead']}")
+        raise UsageError(
+            f"Bead {row['bead']} changed nothing.", next_step=f"See what it said: school show {row['bead']}"
+        )
     report = row["data"].get("report") or {}
     if stat and not as_json:
         for path in report.get("files_changed", []):
@@ -230,7 +232,11 @@ def status(
     terminal = Terminal(sys.stdout)
     terminal.line(f"home    {found['home']}  ({found['home_id'] or 'not made yet'})")
     terminal.line(f"engine  {found['engine']}")
-    terminal.table([[p["kind"], p["state"], p["name"], p["image"]] for p in found["parts"]], ["PART", "STATE", "NAME", "IMAGE"])
-    terminal.line(f"beads   {found['running']} running, {found['ended']} ended, {found['open_cleanup']} with removal open")
+    terminal.table(
+        [[p["kind"], p["state"], p["name"], p["image"]] for p in found["parts"]], ["PART", "STATE", "NAME", "IMAGE"]
+    )
+    terminal.line(
+        f"beads   {found['running']} running, {found['ended']} ended, {found['open_cleanup']} with removal open"
+    )
     if verbose:
         terminal.table([[n, v] for n, v in found["settings"].items()], ["SETTING", "VALUE"])

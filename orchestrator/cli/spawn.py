@@ -26,7 +26,9 @@ def spawn(
     domain: str = typer.Option("general", help="Domain of the task, one word."),
     difficulty: str = typer.Option("medium", help="easy, medium, hard or diploma."),
     model: str | None = typer.Option(None, help="Alias at the gateway [default: SCHOOL_STUDENT_MODEL]."),
-    agent: str = typer.Option("auto", help="light, hermes or command [auto: hermes, or light while only rehearsal exists]."),
+    agent: str = typer.Option(
+        "auto", help="light, hermes or command [auto: hermes, or light while only rehearsal exists]."
+    ),
     command: str = typer.Option("", help="For --agent command: the agent's command line, run by sh in /workspace."),
     verify: str | None = typer.Option(None, help="The repository's own check, run in a clean container on the result."),
     base: str | None = typer.Option(None, help="Commit, branch or tag to start from [default: the current commit]."),
@@ -110,7 +112,9 @@ def _task(argument: str | None, file: Path | None) -> str:
         try:
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"The task file {file} can't be read: {error}.", next_step="Name a UTF-8 text file.") from error
+            raise UsageError(
+                f"The task file {file} can't be read: {error}.", next_step="Name a UTF-8 text file."
+            ) from error
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("There is no task.", next_step='Give it as an argument: school spawn --repo . "…"')
     return sys.stdin.read()

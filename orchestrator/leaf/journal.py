@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Journal(Protocol):
     """Where a leaf's steps and events go."""
 
-    def step(self, name: str, **data: Any) -> contextlib.AbstractContextManager[None]:
+    def step(self, name: str, /, **data: Any) -> contextlib.AbstractContextManager[None]:
         """Note the intent, run the block that has the effect, note its end or its failure."""
         ...
 
@@ -32,7 +32,7 @@ class Silent:
     """A journal that keeps nothing."""
 
     @contextlib.contextmanager
-    def step(self, name: str, **data: Any) -> Iterator[None]:  # noqa: ARG002 - the protocol's signature
+    def step(self, name: str, /, **data: Any) -> Iterator[None]:  # noqa: ARG002 - the protocol's signature
         """Run the block."""
         yield
 

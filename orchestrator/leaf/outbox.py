@@ -31,10 +31,11 @@ def read_file(folder: Path, name: str, *, limit: int = MAX_FILE) -> bytes | None
         return None
     finally:
         os.close(directory)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-            return None
         data = file.read(limit + 1)
     return data if len(data) <= limit else None
 

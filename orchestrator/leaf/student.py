@@ -16,6 +16,7 @@ from orchestrator.engine.base import Gone, Kind, Mount
 from orchestrator.errors import EngineError, LeafNotBootedError
 from orchestrator.git.dispose import dispose_workspace, remove
 from orchestrator.git.freeze import FrozenTree, freeze
+from orchestrator.git.landing import keep, kept_ref
 from orchestrator.git.workspace import Workspace
 from orchestrator.leaf.run import RunRecord, run_to_end
 from orchestrator.leaf.slot import Slot, write_in_worktree
@@ -160,6 +161,16 @@ class StudentLeaf:
         _, workspace = self._booted()
         with self._journal.step("freeze"):
             return freeze(workspace, message)
+
+    def keep(self, head_sha: str) -> None:
+        """Keep the frozen commit in the user's repository at ``refs/school/<bead>``.
+
+        Raises:
+            GitError: it could not be written there.
+        """
+        _, workspace = self._booted()
+        with self._journal.step("ref", ref=kept_ref(self.plan.bead), sha=head_sha):
+            keep(workspace, self.plan.bead, head_sha)
 
     def write_output(self, data: dict[str, Any]) -> None:
         """Leave the full audit and the result in the worktree, so that a crash of the principal loses nothing (R-23)."""

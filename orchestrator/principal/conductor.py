@@ -23,15 +23,17 @@ from orchestrator.errors import (
     SandboxError,
     SchoolError,
 )
-from orchestrator.git.landing import create_branch, diff, keep_head
+from orchestrator.git.blobs import read_file_at
+from orchestrator.git.landing import create_branch, diff
+from orchestrator.git.repository import list_tree
 from orchestrator.leaf.brief import TEXT_ROLES, Brief
 from orchestrator.leaf.ending import Ending, classify
 from orchestrator.leaf.evidence import neighbours_of, write_evidence
 from orchestrator.leaf.outbox import read_file, read_json
 from orchestrator.leaf.student import LeafPlan, StudentLeaf
-from orchestrator.leaf.verify import FAILED, NOT_CONFIGURED, Verification, Verifier
+from orchestrator.leaf.verify import FAILED, Verification, Verifier
 from orchestrator.principal.acceptance import decide
-from orchestrator.principal.handoff import Expected, Verdicts, wait_for_verdicts
+from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
 from orchestrator.principal.journal import BeadJournal, Listener
 from orchestrator.principal.lease import Lease, bead_lease_path, slot
 from orchestrator.principal.report import Report, usage_of
@@ -236,17 +238,16 @@ class Conductor:
         frozen = leaf.freeze(_commit_message(prepared.bead, prepared.request.task))
         work.frozen = frozen
         for notice in frozen.notices:
-            work.journal.note(notice)
+            work.journal.note(f"{notice.path}: {notice.detail}" if notice.path else notice.detail)
         report = work.report
         report.files_changed = [change.path for change in frozen.files_changed]
         report.diffstat = {
             "files": len(frozen.files_changed),
-            "additions": sum(change.additions or 0 for change in frozen.files_changed),
-            "deletions": sum(change.deletions or 0 for change in frozen.files_changed),
+            "additions": sum(change.additions for change in frozen.files_changed),
+            "deletions": sum(change.deletions for change in frozen.files_changed),
         }
         if frozen.head_sha is not None:
-            with work.journal.step("ref", ref=f"refs/school/{prepared.bead}", sha=frozen.head_sha):
-                keep_head(prepared.repo, prepared.bead, frozen)
+            leaf.keep(frozen.head_sha)
             report.head_sha = frozen.head_sha
             self._ledger.update_bead(prepared.bead, event="frozen", head_sha=frozen.head_sha)
 
@@ -330,7 +331,7 @@ class Conductor:
         repo, base = prepared.repo, prepared.base_sha
         changes = list(frozen.files_changed) if frozen else []
         present = [change.path for change in changes if change.status != "D"]
-        tree = repo.list_tree(head) if changes else []
+        tree = [entry.path for entry in list_tree(repo, head) if entry.type == "blob"] if changes else []
         record = {
             "repo": prepared.repo.name,
             "base_sha": base,
@@ -373,7 +374,7 @@ class Conductor:
             diff=diff(repo, base, head) if head != base else b"",
             changed=present,
             neighbours=neighbours_of(present, tree),
-            read=lambda path: repo.read_file_at(head, path),
+            read=lambda path: read_file_at(repo, head, path),
             verification_log=work.verification.log.encode("utf-8", "replace"),
         )
 
@@ -404,8 +405,6 @@ class Conductor:
             with journal.step("review_here", mode="sync", teachers=list(missing)):
                 problems = school.review_here(bead, missing, self._dirs)
             bag = bookbag.read_bookbag(bead, dirs=self._dirs) or {}
-            from orchestrator.principal.handoff import check_seals
-
             bad = check_seals(bag, expected)
             verdicts = Verdicts(bag, tuple(bad), problems, tuple(r for r in bad.values() if r), picked_up=True)
         assert verdicts is not None  # noqa: S101 - one of the two ways was taken
@@ -444,7 +443,8 @@ class Conductor:
         report.accepted = decision.accepted
         if decision.accepted and report.head_sha not in {None, prepared.base_sha}:
             with work.journal.step("branch", name=prepared.branch, sha=report.head_sha):
-                report.branch = create_branch(prepared.repo, prepared.branch, str(report.head_sha))
+                create_branch(prepared.repo, prepared.branch, str(report.head_sha))
+            report.branch = prepared.branch
         outcome = Outcome.ACCEPTED if decision.accepted else Outcome.REJECTED
         self._end(work, outcome, "; ".join(decision.reasons) or "both judges passed it")
 
@@ -531,6 +531,3 @@ def _commit_message(bead: str, task: str) -> str:
     """Return the frozen commit's subject and body; the task is the user's own text."""
     first = " ".join(task.split())[:64] or bead
     return f"{first}\n\nBead: {bead}\n"
-
-
-NOT_CONFIGURED_STATUS = NOT_CONFIGURED

@@ -70,7 +70,7 @@ class BeadJournal:
         self._file.close()
 
     @contextlib.contextmanager
-    def step(self, name: str, **data: Any) -> Iterator[None]:
+    def step(self, name: str, /, **data: Any) -> Iterator[None]:
         """Note the intent, run the block, note its end."""
         self._ledger.event(self._bead, "intent", step=name, **data)
         self._log("step", name=name, state="started")
@@ -89,6 +89,10 @@ class BeadJournal:
             self._log("step", name=name, state="done" if ok else "failed", ms=milliseconds)
             with self._lock:
                 self._listener.step_ended(name, milliseconds, ok=ok)
+
+    def scoped(self, prefix: str) -> ScopedJournal:
+        """Return a journal whose steps carry a prefix: those of another container of the same bead."""
+        return ScopedJournal(self, prefix)
 
     def agent_event(self, event: dict[str, Any]) -> None:
         """Log an event of the agent and show it."""
@@ -123,3 +127,23 @@ class BeadJournal:
             self._file.write(line)
             self._file.flush()
             self._written += len(line)
+
+
+class ScopedJournal:
+    """A bead's journal for another of its containers: the verification."""
+
+    def __init__(self, journal: BeadJournal, prefix: str) -> None:
+        self._journal = journal
+        self._prefix = prefix
+
+    def step(self, name: str, /, **data: Any) -> contextlib.AbstractContextManager[None]:
+        """Note a step under the prefix."""
+        return self._journal.step(f"{self._prefix}.{name}", **data)
+
+    def agent_event(self, event: dict[str, Any]) -> None:
+        """Pass it on."""
+        self._journal.agent_event(event)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._journal.note(text)

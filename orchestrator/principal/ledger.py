@@ -202,7 +202,7 @@ class Ledger:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def event(self, bead: str | None, kind: str, **data: Any) -> None:
+    def event(self, bead: str | None, kind: str, /, **data: Any) -> None:
         """Append an event."""
         with self.transaction() as db:
             _event(db, bead, kind, data)

@@ -5,18 +5,21 @@ Also where the request's words become facts: which agent, which image, which che
 
 from __future__ import annotations
 
+import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator import bookbag
 from orchestrator.errors import UsageError
-from orchestrator.git.landing import free_branch
-from orchestrator.git.repository import open_repository, read_file_at, resolve_base
+from orchestrator.git.blobs import read_file_at
+from orchestrator.git.landing import check_branch_free
+from orchestrator.git.repository import list_tree, open_repository, resolve_base
 from orchestrator.personas import load_soul
 from orchestrator.principal.request import Budget
-from orchestrator.sandbox.repo_image import RepoConfig, read_config
+from orchestrator.sandbox.repo_config import RepoConfig, read_config
+from orchestrator.sandbox.repo_tree import RepoTree
 from orchestrator.sandbox.spec import Limits
 from orchestrator.settings import size_bytes
 
@@ -87,16 +90,17 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         notes.append(f"uncommitted changes stay as they are and are not part of the task ({repo.dirty})")
     bead = _bead(request, school)
     suffix = bead.rpartition("-")[2] if request.bead is None else secrets.token_hex(4)
-    branch, branch_note = free_branch(repo, bead)
-    if branch_note:
-        notes.append(branch_note)
+    branch = check_branch_free(repo, bead)
+    if branch.reason:
+        notes.append(f"an accepted result becomes the branch {branch.name}: {branch.reason}")
     config = read_config(lambda path: read_file_at(repo, base_sha, path))
     if repo.lfs:
         notes.append("Git LFS files are left as pointers")
     model = request.model or settings.student_model
     alias = school.alias(model)
     agent = _agent(request, settings, rehearsal=alias.rehearsal)
-    image = _image(request, school, repo, base_sha, config, agent, say, notes)
+    tree = tree_at(repo, base_sha)
+    image = _image(request, school, tree, config, agent, say, notes)
     budget = Budget.of(request, settings)
     return Prepared(
         request=request,
@@ -104,12 +108,12 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         leaf_name=f"study-{request.role}-{suffix}",
         repo=repo,
         base_sha=base_sha,
-        branch=branch,
+        branch=branch.name,
         agent=agent,
         model=model,
         rehearsal=alias.rehearsal,
         image=image,
-        verify=request.verify if request.verify is not None else config.verify,
+        verify=(request.verify if request.verify is not None else config.verify) or None,
         budget=budget,
         limits=_limits(request, settings, budget),
         soul=load_soul(f"student-{request.role}"),
@@ -139,16 +143,20 @@ def _agent(request: SpawnRequest, settings: Settings, *, rehearsal: bool) -> str
 def _image(
     request: SpawnRequest,
     school: School,
-    repo: Repository,
-    base_sha: str,
+    tree: RepoTree,
     config: RepoConfig,
     agent: str,
     say: Callable[[str], None],
     notes: list[str],
 ) -> str:
-    if request.image is None and not config.has_image:
+    """Return the student's image; what is going to be run for it is shown first."""
+    if request.image is not None:
+        config = replace(config, image=request.image, dockerfile="")
+    if not config.has_image:
         notes.append("no .school.toml at base: the plain student image is used (school setup --repo proposes one)")
-    return school.student_image(repo, base_sha, config, image=request.image, hermes=agent == "hermes", say=say)
+    for command in config.setup:
+        say(f"setup (with network, without secrets; cached): {command}")
+    return school.student_image(config, tree, hermes=agent == "hermes", say=say)
 
 
 def _limits(request: SpawnRequest, settings: Settings, budget: Budget) -> Limits:
@@ -170,3 +178,20 @@ def _instructions(repo: Repository, base_sha: str) -> str:
         if data:
             return data[:MAX_INSTRUCTIONS].decode("utf-8", "replace")
     return ""
+
+
+def tree_at(repo: Repository, sha: str) -> RepoTree:
+    """Return a commit's tree as building an image needs it."""
+    return RepoTree(
+        read=lambda path: read_file_at(repo, sha, path),
+        paths=lambda: [entry.path for entry in list_tree(repo, sha) if entry.type == "blob"],
+        archive=lambda: repo.run("archive", "--format=tar", sha).stdout,
+        version=_version(repo, sha),
+    )
+
+
+def _version(repo: Repository, sha: str) -> str:
+    """Return the version that the nearest tag says, for build tools that would ask git."""
+    answer = repo.run("describe", "--tags", "--abbrev=0", sha, check=False)
+    match = re.search(r"\d+(?:\.\d+)+", answer.stdout.decode("utf-8", "replace")) if answer.code == 0 else None
+    return match.group(0) if match else "0.0.0"

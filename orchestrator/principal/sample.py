@@ -43,7 +43,11 @@ def make_sample(folder: Path) -> Path:
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     identity = ("-c", "user.name=School Sample", "-c", "user.email=sample@school.invalid", "-c", "commit.gpgsign=false")
-    for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), (*identity, "commit", "-q", "-m", "Start the sample")):
+    for arguments in (
+        ("init", "-q", "-b", "main"),
+        ("add", "-A"),
+        (*identity, "commit", "-q", "-m", "Start the sample"),
+    ):
         subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
     (folder / ".git" / MARKER).touch()
     return folder

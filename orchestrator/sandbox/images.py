@@ -43,6 +43,7 @@ RECIPES: Mapping[str, Recipe] = {
     "tools": Recipe(),
     "student": Recipe(_LEAF, parent="tools"),
     "omniroute": Recipe(),
+    "hermes": Recipe(),
 }
 
 ALL = ("service", "student", "omniroute")

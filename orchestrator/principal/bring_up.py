@@ -1,0 +1,184 @@
+"""Bringing the school up: engine, images, network, standing parts, gateway's configuration, teachers' grants, probes.
+
+Everything is idempotent. What is up already is only looked at, so a second `make up` takes as long as looking does;
+what is missing is made side by side where one thing does not need the other.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.engine.base import LABEL_KIND, LABEL_SPEC, Kind, State
+from orchestrator.engine.connect import connect
+from orchestrator.engine.provision import ensure_engine
+from orchestrator.errors import GatewayUnavailableError, PartUnhealthyError
+from orchestrator.gateway.config import load_gateway_config
+from orchestrator.gateway.gate_client import GateClient
+from orchestrator.gateway.grants import ensure_teacher_grant
+from orchestrator.gateway.omniroute import OmniRoute
+from orchestrator.principal.probe import probe_folders
+from orchestrator.principal.take_down import running_beads
+from orchestrator.sandbox import parts, standing
+from orchestrator.sandbox.images import ensure_images
+from orchestrator.settings import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from orchestrator.engine.base import Container, Engine
+    from orchestrator.home import Home
+    from orchestrator.sandbox.standing import PartSpec
+    from orchestrator.settings import Settings
+
+Say = "Callable[[str], None]"
+
+GATE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The wanted parts of a home, each as a spec."""
+
+    plan: parts.PartsPlan
+
+    def wanted(self) -> dict[Kind, PartSpec]:
+        """Return every part's spec."""
+        plan = self.plan
+        found = [plan.omniroute(), plan.rehearsal(), plan.gate(), *(plan.teacher(t) for t in parts.TEACHERS)]
+        return {part.kind: part for part in found}
+
+
+def bring_up(say: Callable[[str], None], *, confirm: Callable[[str], bool] | None = None) -> dict[str, Any]:
+    """Bring everything up and return what stands: ``parts`` (kind, state, detail) and ``notes``.
+
+    Raises:
+        SchoolError: something could not be brought up; the message says what and what to do.
+    """
+    started = time.monotonic()
+    in_force = settings()
+    home = in_force.home().ensure()
+    located = ensure_engine(home.root, say, confirm)
+    engine = connect(located.endpoint)
+    try:
+        info = engine.info()
+        say(f"engine {info.product} {info.version} at {located}")
+        images = ensure_images(engine, in_force, ("service", "student", "omniroute"), say)
+        userns = "host" if info.userns_remap else ""
+        ensure_parts(engine, home, in_force, say, images=images, userns_mode=userns)
+        probe_folders(engine, home, images["service"], userns)
+        omniroute = gateway_of(engine, home)
+        omniroute.prove_auth()
+        aliases = omniroute.aliases()
+        states = _states(engine, home, omniroute)
+    finally:
+        engine.close()
+    notes = []
+    if all(alias.rehearsal for alias in aliases.values()):
+        notes.append("no real model yet: every alias is answered by the rehearsal script (school gateway add …)")
+    say(f"up in {time.monotonic() - started:.1f} s")
+    return {"home": str(home.root), "engine": str(located), "parts": states, "notes": notes}
+
+
+def ensure_parts(
+    engine: Engine,
+    home: Home,
+    in_force: Settings,
+    say: Callable[[str], None],
+    *,
+    images: Mapping[str, str] | None = None,
+    userns_mode: str | None = None,
+) -> str:
+    """See that all standing parts run as they should, and return the user namespace mode for leaves.
+
+    Raises:
+        SandboxError: a part can't be made or does not become healthy.
+        GatewayError: OmniRoute can't be configured, or lets in what it must not.
+    """
+    if userns_mode is None:
+        userns_mode = "host" if engine.info().userns_remap else ""
+    if images is None:
+        images = ensure_images(engine, in_force, ("service", "omniroute"), say)
+    plan = parts.PartsPlan(home, in_force, images, userns_mode)
+    wanted = Parts(plan).wanted()
+    if _all_run(engine, home, wanted):
+        return userns_mode
+    plan.prepare()
+    engine.ensure_network(parts.network_name(home), labels=parts.labels(home))
+    engine.ensure_volume(parts.volume_name(home), labels=parts.labels(home))
+
+    def idle() -> bool:
+        return not running_beads(home)
+
+    def ensure(kind: Kind) -> Container:
+        say(f"{kind}: starting")
+        container = standing.ensure(engine, home, wanted[kind], idle=idle)
+        say(f"{kind}: {container.state}")
+        return container
+
+    with ThreadPoolExecutor(max_workers=3, thread_name_prefix="part") as pool:
+        for done in [pool.submit(ensure, kind) for kind in (Kind.OMNIROUTE, Kind.REHEARSAL, Kind.GATE)]:
+            done.result()
+    omniroute = gateway_of(engine, home)
+    omniroute.wait_healthy()
+    omniroute.configure(load_gateway_config(home), say)
+    omniroute.prove_auth()
+    gate = GateClient(home)
+    _wait_for_gate(gate)
+    for teacher in parts.TEACHERS:
+        ensure_teacher_grant(omniroute, gate, parts.teacher_grant(teacher), models=[in_force.review_model])
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="part") as pool:
+        for done in [pool.submit(ensure, parts.teacher_kind(t)) for t in parts.TEACHERS]:
+            done.result()
+    return userns_mode
+
+
+def gateway_of(engine: Engine, home: Home) -> OmniRoute:
+    """Return a client for the home's OmniRoute, at the port that the engine gave it.
+
+    Raises:
+        PartUnhealthyError: it does not run.
+    """
+    for container in standing.parts(engine, home):
+        if container.labels.get(LABEL_KIND) == Kind.OMNIROUTE and container.state is State.RUNNING:
+            host, port = container.ports[20128]
+            password = (home.keys / "omniroute" / "admin_password").read_text(encoding="ascii").strip()
+            return OmniRoute(f"http://{host}:{port}", password)
+    raise PartUnhealthyError("OmniRoute does not run.", next_step="Bring it up: school up")
+
+
+def _all_run(engine: Engine, home: Home, wanted: Mapping[Kind, PartSpec]) -> bool:
+    """Return whether exactly the wanted parts run, each as its spec says."""
+    found = standing.parts(engine, home)
+    running = {
+        container.labels.get(LABEL_KIND): container.labels.get(LABEL_SPEC)
+        for container in found
+        if container.state is State.RUNNING and container.health != "unhealthy"
+    }
+    return len(found) == len(wanted) and running == {kind: standing.spec_digest(part) for kind, part in wanted.items()}
+
+
+def _wait_for_gate(gate: GateClient) -> None:
+    deadline = time.monotonic() + GATE_SECONDS
+    while True:
+        try:
+            gate.health()
+        except GatewayUnavailableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _states(engine: Engine, home: Home, omniroute: OmniRoute) -> list[dict[str, str]]:
+    rows = []
+    for container in standing.parts(engine, home):
+        kind = container.labels.get(LABEL_KIND, "?")
+        detail = container.name
+        if kind == Kind.OMNIROUTE:
+            detail += f"  {omniroute.base_url}"
+        rows.append({"kind": kind, "state": str(container.state), "detail": detail})
+    return sorted(rows, key=lambda row: row["kind"])

@@ -1,0 +1,86 @@
+"""A principal of its own for one bead: ``school spawn --detach``.
+
+The bead's id is minted here, so that the caller can name it before the child has done anything; what the child writes
+goes to ``logs/beads/<bead>.err`` besides the bead's own log.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+from orchestrator import bookbag
+from orchestrator.errors import SchoolError
+from orchestrator.principal.journal import log_path
+from orchestrator.principal.request import SpawnRequest
+from orchestrator.settings import settings
+
+START_SECONDS = 60.0
+
+
+def spawn_detached(request: SpawnRequest) -> str:
+    """Start the process and return the bead's id once it is being driven.
+
+    Raises:
+        SchoolError: the child ended before it drove the bead; the message is the child's own.
+    """
+    home = settings().home().ensure()
+    bead = bookbag.check_bead(request.bead) if request.bead else bookbag.new_bead(request.role, request.domain)
+    log = log_path(home, bead)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    errors = log.with_suffix(".err")
+    with errors.open("wb") as sink:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.principal.detached"],
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    assert child.stdin is not None  # noqa: S101 - a pipe was asked for
+    child.stdin.write(json.dumps(replace(request, bead=bead).to_json()).encode())
+    child.stdin.close()
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and not log.exists():
+        code = child.poll()
+        if code is not None and not log.exists():
+            refused = SchoolError(errors.read_text(errors="replace").strip() or f"the principal ended with {code}")
+            refused.exit_code = code
+            raise refused
+        time.sleep(0.05)
+    return bead
+
+
+def main() -> int:
+    """Read a request from stdin and drive it."""
+    from orchestrator.principal.way import drive  # noqa: PLC0415
+
+    request = SpawnRequest.from_json(json.load(sys.stdin))
+    try:
+        return drive(request, _Quiet()).exit_code
+    except SchoolError as error:
+        print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - stderr is the bead's .err file
+        return error.exit_code
+
+
+class _Quiet:
+    """A listener nobody looks at: the bead's log has it all."""
+
+    def step_started(self, name: str) -> None:
+        """Nothing."""
+
+    def step_ended(self, name: str, milliseconds: float, *, ok: bool) -> None:
+        """Nothing."""
+
+    def agent_event(self, event: dict[str, object]) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The school as a running thing: engine, gateway, gate, teachers, and what a conductor asks of them.
+
+``open_school`` finds the standing parts, or brings back what is missing; it is quick when all of them run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.engine.base import LABEL_KIND, State
+from orchestrator.engine.connect import connect
+from orchestrator.errors import ReviewError, UsageError
+from orchestrator.gateway.gate_client import GateClient
+from orchestrator.gateway.grants import close_grant, open_grant
+from orchestrator.personas import load_soul
+from orchestrator.principal.bring_up import ensure_parts, gateway_of
+from orchestrator.principal.lease import slot
+from orchestrator.principal.ledger import Ledger
+from orchestrator.review.record import read_seal_key
+from orchestrator.review.sync import gate_reviewers, review_now
+from orchestrator.sandbox import parts, standing
+from orchestrator.sandbox.hermes_layer import add_hermes
+from orchestrator.sandbox.repo_image import RepoTree, ensure_repo_image
+from orchestrator.settings import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from orchestrator.bookbag import Dirs
+    from orchestrator.engine.base import Engine
+    from orchestrator.gateway.omniroute import OmniRoute
+    from orchestrator.home import Home
+    from orchestrator.sandbox.repo_image import RepoConfig
+    from orchestrator.settings import Settings
+
+TEACHERS = parts.TEACHERS
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A model alias at the gateway."""
+
+    name: str
+    rehearsal: bool
+
+
+@dataclass(slots=True)
+class School:
+    """What a conductor works with."""
+
+    settings: Settings
+    home: Home
+    engine: Engine
+    ledger: Ledger
+    gateway: OmniRoute
+    gate: GateClient
+    userns_mode: str = ""
+
+    # -- starts ----------------------------------------------------------------------------------------------------
+
+    def starting(self) -> AbstractContextManager[object]:
+        """Hold one of the slots for container starts in flight, over all processes."""
+        return slot(self.home.leases, "start", self.settings.max_starts)
+
+    # -- models ----------------------------------------------------------------------------------------------------
+
+    def alias(self, name: str) -> Alias:
+        """Return what an alias points at.
+
+        Raises:
+            UsageError: the gateway has no such alias.
+        """
+        known = self.gateway.aliases()
+        if name not in known:
+            raise UsageError(
+                f"The gateway has no model alias {name!r}.",
+                next_step=f"Use one of: {', '.join(sorted(known))}; or add a provider: school gateway add …",
+            )
+        return Alias(name, known[name].rehearsal)
+
+    def open_grant(
+        self, bead: str, *, models: Sequence[str], limits: dict[str, float | int | None], deadline: float
+    ) -> None:
+        """Make a key for this bead alone and hand it to the gate; the principal keeps nothing of it."""
+        open_grant(self.gateway, self.gate, bead, models=models, limits=limits, deadline=deadline)
+
+    def close_grant(self, bead: str) -> dict[str, Any] | None:
+        """Revoke a bead's key at the gateway and its socket at the gate; return what it used. Idempotent."""
+        return close_grant(self.gateway, self.gate, bead)
+
+    def grant_folder(self, bead: str) -> Path:
+        """Return the folder with a bead's socket."""
+        return self.home.gate / "sockets" / bead
+
+    # -- review ----------------------------------------------------------------------------------------------------
+
+    def seal_keys(self) -> dict[str, bytes]:
+        """Return each teacher's seal key."""
+        return {t: read_seal_key(self.home.keys / f"seal-{t}.key") for t in TEACHERS}
+
+    def absent_teachers(self) -> list[str]:
+        """Return the names of teachers that do not run, or say of themselves that they are not well."""
+        running = {
+            container.labels.get(LABEL_KIND)
+            for container in standing.parts(self.engine, self.home)
+            if container.state is State.RUNNING and container.health != "unhealthy"
+        }
+        return [f"teacher-{t}" for t in TEACHERS if parts.teacher_kind(t) not in running]
+
+    def review_here(self, bead: str, teachers: Sequence[str], dirs: Dirs) -> dict[str, str]:
+        """Run the teachers' code in this process with their keys; return who could not, and why."""
+        sockets = {t: self.home.gate / "sockets" / parts.teacher_grant(t) / "gate.sock" for t in teachers}
+        reviewers = gate_reviewers(
+            sockets,
+            self.settings.review_model,
+            timeout=self.settings.default_review_timeout,
+            personas={t: load_soul(f"teacher-{t}") for t in teachers},
+        )
+        try:
+            review_now(
+                bead,
+                reviewers,
+                dirs=dirs,
+                evidence=self.home.evidence,
+                keys=self.seal_keys(),
+                teachers=tuple(teachers),
+                attempts=self.settings.review_attempts,
+            )
+        except ReviewError as error:
+            return dict.fromkeys(teachers, error.message)
+        return {}
+
+    def teacher_usage(self, teacher: str, bead: str) -> dict[str, Any] | None:
+        """Return what a teacher used for one bead."""
+        usage = self.gate.usage(parts.teacher_grant(teacher))
+        by_bead: dict[str, Any] = (usage or {}).get("by_bead") or {}
+        return by_bead.get(bead)
+
+    # -- images ----------------------------------------------------------------------------------------------------
+
+    def student_image(self, config: RepoConfig, tree: RepoTree, *, hermes: bool, say: Callable[[str], None]) -> str:
+        """Return the image of a repository's students, built when it is not there.
+
+        Raises:
+            RepoSetupError: the repository's own setup failed.
+            SandboxError: an image can't be had, or Hermes does not run on it.
+        """
+        image = ensure_repo_image(self.engine, self.settings, config, tree, say)
+        return add_hermes(self.engine, self.settings, image, say) if hermes else image
+
+
+@contextlib.contextmanager
+def open_school(say: Callable[[str], None]) -> Iterator[School]:
+    """Open the home's school for work; parts that are missing or stopped are brought back first.
+
+    Raises:
+        SandboxError: the engine or a part can't be used.
+        LedgerError: the ledger can't be opened.
+    """
+    in_force = settings()
+    home = in_force.home().ensure()
+    engine = connect()
+    try:
+        userns = ensure_parts(engine, home, in_force, say)
+        with Ledger(home.ledger) as ledger:
+            gateway = gateway_of(engine, home)
+            yield School(in_force, home, engine, ledger, gateway, GateClient(home), userns)
+    finally:
+        engine.close()
