@@ -164,7 +164,7 @@ def start(
             process_group=0,  # Ctrl-C at the terminal must not cut a command in the middle of its work
         )
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        if cwd is not None and error.filename == str(cwd):
+        if cwd is not None and str(error.filename) == str(cwd):
             raise GitError(f"The folder {cwd} can't be entered: {error.strerror}.") from error
         raise GitError(
             f"git can't be started: {error.strerror}.", next_step="Install git 2.38 or later and put it on PATH."

@@ -59,7 +59,11 @@ def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
             parts = Path(relative).parts
             if ".git" in parts:
                 inside = parts[parts.index(".git") + 1 :]
-                if inside[:1] == ("worktrees",) or inside[:2] == ("refs", "school") or inside[:2] == ("objects", "pack"):
+                if (
+                    inside[:1] == ("worktrees",)
+                    or inside[:2] == ("refs", "school")
+                    or inside[:2] == ("objects", "pack")
+                ):
                     continue
             status = path.lstat()
             if path.is_symlink():

@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,9 @@ from orchestrator.git.dispose import dispose_workspace
 from orchestrator.git.freeze import FileChange, freeze
 from orchestrator.git.gitdir import Identity
 from orchestrator.git.landing import keep
-from orchestrator.git.workspace import Workspace
+
+if TYPE_CHECKING:
+    from orchestrator.git.workspace import Workspace
 
 
 def student_git(workspace: Workspace, *args: str) -> str:
@@ -72,7 +75,7 @@ def test_every_sort_of_change_is_one_commit_on_the_base(kit, school, repo, owner
     (tree / "src/a.py").write_text("a = 1\nb\n")
     (tree / "src/b.py").chmod(0o755)
     (tree / "link").symlink_to("/etc/passwd")
-    kit.write(tree, {"bin": b"\0\1\2", "ünï/ \"q\"\\\n.py": "odd\n", ":(top)x": "colon\n"})
+    kit.write(tree, {"bin": b"\0\1\2", 'ünï/ "q"\\\n.py': "odd\n", ":(top)x": "colon\n"})
     (tree / "README").mkdir()
     (tree / "README/now a folder").write_text("f\n")
     frozen = freeze(workspace, "Change\n\nWhy.", Identity("School <x>", "s@example.org"), when=1_700_000_000)
@@ -87,7 +90,7 @@ def test_every_sort_of_change_is_one_commit_on_the_base(kit, school, repo, owner
         "src/b.py": ("100755", b"b = 2\n"),
         "link": ("120000", b"/etc/passwd"),
         "bin": ("100644", b"\0\1\2"),
-        "ünï/ \"q\"\\\n.py": ("100644", b"odd\n"),
+        'ünï/ "q"\\\n.py': ("100644", b"odd\n"),
         ":(top)x": ("100644", b"colon\n"),
     }
     changes = {change.path: change for change in frozen.files_changed}
@@ -112,7 +115,12 @@ def test_a_folder_that_became_a_file_and_a_file_that_became_a_link(kit, school, 
 def test_the_bases_ignore_rules_hold_and_the_students_do_not(kit, school, tmp_path):
     path = kit.make(
         tmp_path / "r",
-        {".gitignore": "*.log\nbuild/\n!keep.log\n", "sub/.gitignore": "/local\n", "sub/x": "x\n", "tracked.txt": "t\n"},
+        {
+            ".gitignore": "*.log\nbuild/\n!keep.log\n",
+            "sub/.gitignore": "/local\n",
+            "sub/x": "x\n",
+            "tracked.txt": "t\n",
+        },
     )
     workspace = school.workspace(path)
     kit.write(
@@ -136,7 +144,17 @@ def test_the_bases_ignore_rules_hold_and_the_students_do_not(kit, school, tmp_pa
     frozen = freeze(workspace, "Hide")
     files = kit.files(path, land(workspace, frozen))
     assert sorted(files) == sorted(
-        [".gitattributes", ".gitignore", ".hermes/other", "keep.log", "local", "new.py", "sub/.gitignore", "sub/x", "tracked.txt"]
+        [
+            ".gitattributes",
+            ".gitignore",
+            ".hermes/other",
+            "keep.log",
+            "local",
+            "new.py",
+            "sub/.gitignore",
+            "sub/x",
+            "tracked.txt",
+        ]
     )
     assert files[".gitignore"][1] == b"*\n!build/\n"
     assert files["tracked.txt"][1] == b"changed\n"
@@ -271,7 +289,9 @@ def test_sha256_and_names_that_are_not_utf8(kit, school, tmp_path):
 
 
 names = st.sampled_from(["README", "src", "a.py", "b.py", "x", "ä", "-n", "sp ace", "new\nline", "*", ".gitattributes"])
-content = st.one_of(st.binary(max_size=30), st.sampled_from([b"a = 1\n", b"* text eol=crlf ident filter=x\n", b"a\r\nb\r\n"]))
+content = st.one_of(
+    st.binary(max_size=30), st.sampled_from([b"a = 1\n", b"* text eol=crlf ident filter=x\n", b"a\r\nb\r\n"])
+)
 steps = st.lists(
     st.tuples(st.sampled_from(["write", "remove", "chmod", "link"]), st.lists(names, min_size=1, max_size=3), content),
     max_size=8,

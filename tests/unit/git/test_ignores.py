@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.git.ignores import compile_excludes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def ignored(git_dir: Path, tree: Path, paths: list[str]) -> set[str]:
@@ -70,6 +73,10 @@ pattern = st.builds(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from(["", "a", "a/b", "a/c d"]), st.lists(pattern, max_size=4).map("\n".join), max_size=3))
+@given(
+    st.dictionaries(
+        st.sampled_from(["", "a", "a/b", "a/c d"]), st.lists(pattern, max_size=4).map("\n".join), max_size=3
+    )
+)
 def test_any_patterns_compile_to_what_git_makes_of_them(tmp_path, files):
     agree(tmp_path, files, PATHS)

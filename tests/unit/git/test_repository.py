@@ -142,6 +142,13 @@ def test_files_and_trees_are_read_as_of_a_commit(kit, repo):
         "src/a.py": (b"a = 1\n", False),
         "README": (b"read m", True),
     }
-    assert [entry.path for entry in list_tree(repo, sha)] == ["README", "line\nbreak", "link", "out", "src/a.py", "src/b.py"]
+    assert [entry.path for entry in list_tree(repo, sha)] == [
+        "README",
+        "line\nbreak",
+        "link",
+        "out",
+        "src/a.py",
+        "src/b.py",
+    ]
     with pytest.raises(GitError, match="is not in"):
         read_file_at(repo, "1" * 40, "README")

@@ -163,7 +163,9 @@ def test_base_content_is_raw_whatever_filters_and_conversions_the_user_has(kit, 
         tmp_path / "lfs",
         {"big.bin": pointer, "t.txt": "a\nb\n", "id.c": "$Id$\n", "u.txt": "ä\n"},
     )
-    kit.write(path, {".gitattributes": "*.bin filter=lfs\n*.txt eol=crlf\n*.c ident\nu.txt working-tree-encoding=UTF-16\n"})
+    kit.write(
+        path, {".gitattributes": "*.bin filter=lfs\n*.txt eol=crlf\n*.c ident\nu.txt working-tree-encoding=UTF-16\n"}
+    )
     kit.git(path, "add", ".gitattributes")
     kit.git(path, "commit", "-qm", "Attributes")
     marker = tmp_path / "ran"
