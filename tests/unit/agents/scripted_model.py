@@ -107,7 +107,7 @@ class ScriptedModel:
         self._lock = threading.Lock()
         self._server = _Server(str(path), _Handler)
         self._server.owner = self
-        path.chmod(0o777)  # noqa: S103 - a container's user has to connect
+        path.chmod(0o777)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
