@@ -2,12 +2,15 @@
 
 Sources, strongest first: the command line, the environment, ``<home>/.env``, ``<home>/school/config.toml``, the
 defaults below. A ``.env`` in the current folder or in a repository is never read: it was seen to steer a program.
-docs/configuration.md is generated from this file.
+Where the home is, only the environment says: a home can't name another one.
+docs/configuration.md is generated from this file (tools/configuration_doc.py).
 """
 
 from __future__ import annotations
 
+import math
 import os
+import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +65,8 @@ class Settings(BaseSettings):
     lock_timeout: float = Field(10.0, gt=0, description="Longest wait for a bookbag's lock (s).")
     max_session_cycles: int = Field(10, ge=1, description="Sessions a teacher keeps (R-35).")
     review_attempts: int = Field(3, ge=1, description="Attempts at a review before the bead is parked (R-37).")
+    review_budget: int = Field(240_000, ge=1000, description="Characters of evidence that one review reads.")
+    review_parallel: int = Field(4, ge=1, description="Reviews that one teacher makes at once.")
 
     # a student's limits
     student_timeout: int = Field(900, ge=1, description="Wall time of a student (s).")
@@ -119,15 +124,13 @@ class Settings(BaseSettings):
         Own settings take the prefix ``SCHOOL_``; those named by the source documents are read without one as well.
         """
         root = home_root()
-        prefixed = EnvSettingsSource(settings_cls, env_prefix="SCHOOL_")
-        plain = _Unprefixed(settings_cls)
         return (
             init_settings,
-            prefixed,
-            plain,
-            DotEnvSettingsSource(settings_cls, env_file=root / ".env", env_prefix="SCHOOL_"),
+            _Prefixed(settings_cls, env_prefix="SCHOOL_"),
+            _Unprefixed(settings_cls),
+            _PrefixedFile(settings_cls, env_file=root / ".env", env_prefix="SCHOOL_"),
             _UnprefixedFile(settings_cls, env_file=root / ".env"),
-            TomlConfigSettingsSource(settings_cls, toml_file=root / "school" / "config.toml"),
+            _Toml(settings_cls, toml_file=root / "school" / "config.toml"),
         )
 
     def home(self) -> Home:
@@ -157,6 +160,18 @@ UNPREFIXED = frozenset(
 """Settings that the source documents name without a prefix."""
 
 
+def _own(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what may be set with the prefix, or in a file of the home: everything but the home's place."""
+    return {name: value for name, value in values.items() if name != "school_home"}
+
+
+class _Prefixed(EnvSettingsSource):
+    """The environment with the prefix ``SCHOOL_``."""
+
+    def __call__(self) -> dict[str, Any]:
+        return _own(super().__call__())
+
+
 class _Unprefixed(EnvSettingsSource):
     """The environment without a prefix, for the names in UNPREFIXED only."""
 
@@ -164,21 +179,48 @@ class _Unprefixed(EnvSettingsSource):
         return {name: value for name, value in super().__call__().items() if name in UNPREFIXED}
 
 
+class _PrefixedFile(DotEnvSettingsSource):
+    """The home's ``.env`` with the prefix ``SCHOOL_``."""
+
+    def __call__(self) -> dict[str, Any]:
+        return _own(super().__call__())
+
+
 class _UnprefixedFile(DotEnvSettingsSource):
     """The home's ``.env`` without a prefix, for the names in UNPREFIXED only (it may be Hermes' own file)."""
 
     def __call__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__call__().items() if name in UNPREFIXED}
+        return _own({name: value for name, value in super().__call__().items() if name in UNPREFIXED})
+
+
+class _Toml(TomlConfigSettingsSource):
+    """``<home>/school/config.toml``. It is the school's alone, so an unknown name in it is a typing error."""
+
+    def __call__(self) -> dict[str, Any]:
+        values = super().__call__()
+        known = set(self.settings_cls.model_fields) - {"school_home"}
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(
+                f"{home_root() / 'school' / 'config.toml'} sets {', '.join(unknown)}, which is no setting.",
+                next_step="Correct the name; docs/configuration.md lists every setting.",
+            )
+        return values
 
 
 def load_settings(**overrides: Any) -> Settings:
     """Return the settings in force.
 
     Raises:
-        ConfigError: a value is not valid; the message names the setting and what it must be.
+        ConfigError: a value is not valid, or a file of settings can't be read; the message names the setting and
+            what it must be, or the file's folder.
     """
     try:
         return Settings(**overrides)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(
+            f"The settings in {home_root()} can't be read: {error}.",
+            next_step="Correct .env (UTF-8, NAME=value) or school/config.toml (TOML) in that folder.",
+        ) from error
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()]
         raise ConfigError(
@@ -208,6 +250,6 @@ def size_bytes(text: str) -> int:
         value = float(number)
     except ValueError:
         value = -1.0
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise ConfigError(f"Not a size: {text!r}.", next_step="Write a number with k, m or g, for example 512m or 2g.")
     return int(value * factor)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 RESPONSE_LIMIT: Final = 8 << 20  # bytes
-TRIES: Final = 15  # HTTP requests for one completion; the deadline ends them sooner as a rule
+TRIES: Final = 5  # answers of 429 or 5xx before the model counts as failing
 _SHORTEST_PAUSE: Final = 0.2  # seconds, whatever Retry-After says
 _FIRST_PAUSE: Final = 0.5  # seconds; doubled at each further try
 _LONGEST_PAUSE: Final = 20.0
@@ -83,8 +83,9 @@ class ModelClient(Protocol):
 class GateModel:
     """The model behind a gate socket.
 
-    429, 5xx and connection errors are tried again, as long as the pause (Retry-After, or an exponential one) ends
-    before the deadline. Anything else, a refusal of the gate above all, fails at once.
+    429 and 5xx are tried again a few times, a lost connection until the deadline (the gate is being restarted), each
+    time only if the pause (Retry-After, or an exponential one) ends before the deadline. Anything else, a refusal of
+    the gate above all, fails at once.
     """
 
     def __init__(self, socket_path: str | Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -96,18 +97,21 @@ class GateModel:
         body = json.dumps(
             {"model": model, "stream": False, "messages": [{"role": m.role, "content": m.content} for m in messages]}
         ).encode()
-        for attempt in range(1, TRIES + 1):
+        backoff = _FIRST_PAUSE
+        answers = 0
+        while True:
             try:
                 return self._once(body, bead, deadline)
             except _RetryableError as failure:
+                answers += failure.error.status != 0
                 pause = failure.retry_after
                 if pause is None:
-                    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
+                    pause = backoff * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
+                    backoff = min(_LONGEST_PAUSE, 2 * backoff)
                 pause = max(_SHORTEST_PAUSE, pause)
-                if attempt == TRIES or time.monotonic() + pause >= deadline:
+                if answers >= TRIES or time.monotonic() + pause >= deadline:
                     raise failure.error from None
                 self._sleep(pause)
-        raise AssertionError("unreachable: the last try returns or raises")
 
     def _once(self, body: bytes, bead: str, deadline: float) -> Completion:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "X-School-Bead": bead}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from orchestrator.bookbag import locked_change, verdict_of
-from orchestrator.bookbag.record import now
+from orchestrator.bookbag.record import TEACHERS, now
 from orchestrator.bookbag.seal import make_seal, output_digest
 from orchestrator.bookbag.states import advance, state_after_review
 from orchestrator.errors import ConfigError, ReviewError
@@ -74,13 +74,14 @@ def record_sync(
 ) -> dict[str, Any]:
     """Record the reviews that the principal made in the teachers' place, all in one write (R-11, R-39).
 
-    A verdict that a teacher has given meanwhile stands; the one made in its place is dropped.
+    A verdict that a teacher has given meanwhile stands; the one made in its place is dropped. When only one teacher's
+    place was taken and the other has not spoken yet, the bead moves on as if that teacher had reviewed it.
 
     Returns:
-        The bookbag as written, REVIEWED.
+        The bookbag as written.
 
     Raises:
-        ReviewError: as ``record_review``; also when a verdict would still be missing.
+        ReviewError: as ``record_review``.
         TransitionError: the bead is past its review.
         SealError: a review can't be sealed.
         BookbagCorruptError: the bookbag can't be read.
@@ -93,7 +94,10 @@ def record_sync(
         for review in missing:
             _check_same(bag, review)
             bag = _with_review(bag, review, keys[review.teacher], "sync")
-        return advance(bag, "REVIEWED", "principal")
+        if all(verdict_of(bag, teacher) for teacher in TEACHERS):
+            return advance(bag, "REVIEWED", "principal")
+        (teacher,) = (review.teacher for review in missing)  # two would be both
+        return advance(bag, state_after_review(str(bag.get("state")), teacher), teacher)  # type: ignore[arg-type]
 
     return _written(bead, locked_change(bead, change, dirs=dirs))
 

@@ -82,7 +82,7 @@ def review_now(
         sleep: How to wait.
 
     Returns:
-        The bookbag as written, REVIEWED.
+        The bookbag as written; REVIEWED, unless a teacher that was not among ``teachers`` has still to speak.
 
     Raises:
         ReviewError: a review could not be made. Nothing is recorded then but the attempts and their reasons.

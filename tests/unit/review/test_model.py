@@ -133,6 +133,18 @@ def test_a_refusal_is_final_and_carries_the_gates_code(gate, status):
     assert len(server.requests) == 1
 
 
+def test_an_upstream_that_keeps_failing_is_given_up_before_the_deadline(gate):
+    server = gate(*[(500, {}, {"error": {"message": "broken"}})] * 8)
+    with pytest.raises(ModelCallError, match="broken"):
+        complete(server)
+    assert len(server.requests) == 5
+
+
+def test_a_gate_that_is_being_restarted_is_waited_for(gate):
+    server = gate(*["drop"] * 7, (200, {}, GOOD))
+    assert complete(server, seconds=600).text == "hello"
+
+
 def test_a_pause_that_ends_after_the_deadline_is_not_begun(gate):
     server = gate((429, {"Retry-After": "3600"}, {"error": {"message": "slow down"}}))
     with pytest.raises(ModelCallError, match="slow down"):

@@ -81,6 +81,16 @@ def test_whatever_others_wrote_stands_inside_a_fence(evidence_folder):
     assert "School-Role" not in remaining
 
 
+def test_the_lines_that_rehearsals_match_stay_as_they_are(evidence_folder):
+    check = {"status": "could_not_run"}
+    text, _, fence = build(evidence_folder, role="searcher", files=[], task="find it", verification=check)
+    lines = text.split("\n")
+    assert lines[0].startswith("Role of the student: searcher. ")
+    assert "No file was changed." in lines
+    assert "status: could_not_run" in lines
+    assert lines[lines.index(f"<<<DATA {fence.boundary} task") + 1] == "find it"
+
+
 def test_the_boundary_is_new_for_each_call():
     assert len({Fence().boundary for _ in range(50)}) == 50
 

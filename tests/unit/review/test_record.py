@@ -203,6 +203,13 @@ def test_the_fallback_leaves_a_verdict_that_a_teacher_gave_r39(fallback, dirs, r
     assert (after["state"], after["coo_seal"]["mode"], after["cto_seal"]["mode"]) == ("REVIEWED", "async", "sync")
 
 
+def test_the_fallback_for_one_teacher_leaves_the_other_its_say_r14(fallback, review, make_answer, scripted, dirs):
+    after = fallback({"cto": scripted(make_answer("PASS", "LOW"))}, teachers=("cto",))
+    assert (after["state"], after["cto_seal"]["mode"], after["coo_verdict"]) == ("CTO_REVIEWED", "sync", "")
+    after = record_review(BEAD, "coo", review("coo"), KEYS["coo"], dirs=dirs)
+    assert (after["state"], after["coo_seal"]["mode"]) == ("REVIEWED", "async")
+
+
 def test_a_verdict_given_while_the_fallback_was_asking_stands(dirs, written, review):
     made = [review("cto"), review("coo")]
     record_review(BEAD, "coo", review("coo"), KEYS["coo"], dirs=dirs)
