@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import GitError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 GITLINK = 0o160000
@@ -89,7 +90,9 @@ def read_index(data: bytes | bytearray, hash_bytes: int) -> list[IndexEntry]:
     return entries
 
 
-def hand_over(index: Path, tree: Path, hash_bytes: int, owner: tuple[int, int]) -> None:
+def hand_over(
+    index: Path, tree: Path, hash_bytes: int, owner: tuple[int, int], entries: Iterable[IndexEntry] | None = None
+) -> None:
     """Give every checked-out file and folder to ``owner`` and write the new change times into the index.
 
     Args:
@@ -97,26 +100,29 @@ def hand_over(index: Path, tree: Path, hash_bytes: int, owner: tuple[int, int]) 
         tree: The work tree that it describes.
         hash_bytes: Length of an object id.
         owner: uid and gid.
+        entries: What ``read_index`` found in the file, where that is known already.
     """
     data = bytearray(index.read_bytes())
-    root = os.fsencode(tree)
-    folders = {b""}
-    for entry in read_index(data, hash_bytes):
-        folder = entry.path.rpartition(b"/")[0]
-        while folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition(b"/")[0]
-        if entry.mode == GITLINK:
-            folders.add(entry.path)
-            continue
-        path = root + b"/" + entry.path
-        os.chown(path, *owner, follow_symlinks=False)
-        status = os.lstat(path)
-        c_sec, c_nsec, m_sec, m_nsec, ino, uid, gid, size = fingerprint(status)
-        fields = (c_sec, c_nsec, m_sec, m_nsec, status.st_dev & _LOW, ino, entry.mode, uid, gid, size)
-        _STAT.pack_into(data, entry.offset, *fields)
-    for folder in folders:
-        os.chown(root + b"/" + folder, *owner, follow_symlinks=False)
+    uid, gid = owner
+    folders = {b"."}
+    root = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for entry in read_index(data, hash_bytes) if entries is None else entries:
+            folder = entry.path if entry.mode == GITLINK else entry.path.rpartition(b"/")[0]
+            while folder and folder not in folders:
+                folders.add(folder)
+                folder = folder.rpartition(b"/")[0]
+            if entry.mode == GITLINK:
+                continue
+            os.chown(entry.path, uid, gid, dir_fd=root, follow_symlinks=False)
+            status = os.stat(entry.path, dir_fd=root, follow_symlinks=False)
+            c_sec, c_nsec, m_sec, m_nsec, ino, *owners, size = fingerprint(status)
+            fields = (c_sec, c_nsec, m_sec, m_nsec, status.st_dev & _LOW, ino, entry.mode, *owners, size)
+            _STAT.pack_into(data, entry.offset, *fields)
+        for folder in folders:
+            os.chown(folder, uid, gid, dir_fd=root, follow_symlinks=False)
+    finally:
+        os.close(root)
     algorithm = hashlib.sha256 if hash_bytes == 32 else hashlib.sha1
     data[-hash_bytes:] = algorithm(data[:-hash_bytes]).digest()
     index.write_bytes(data)

@@ -286,8 +286,8 @@ def _status(root: Path, config: dict[str, str], *, foreign: bool) -> tuple[str |
     """
     drivers = {key.rpartition(".")[0] for key in config if key.startswith("filter.")}
     disarmed = [f"{driver}.{key}" for driver in sorted(drivers) for key in ("process=", "clean=", "required=false")]
-    arguments = ("status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--ignore-submodules=dirty")
-    arguments += ("--untracked-files=normal",)
+    options = ("--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=normal")
+    arguments = ("status", *options, "--ignore-submodules=dirty")
     answer = git(*arguments, cwd=root, config=disarmed if foreign else (), check=foreign or not disarmed)
     if answer.code != 0:
         answer = git(*arguments, cwd=root, config=disarmed)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 LONGEST_PATH = 3800
 """Bytes of a path, from the top of the worktree, that git can check out anywhere (PATH_MAX less a prefix)."""
 
-RACY_NS = 20_000_000
-"""A file's time counts in ticks of the kernel (4 or 10 ms): what is this young at the hand-over is read again."""
-
 _NTFS_DOTGIT = re.compile(rb"(?:\.git|git~1)[ .]*(?:[:\\].*)?", re.IGNORECASE | re.DOTALL)
 # what HFS+ leaves out of a name when it compares: zero-width marks, in UTF-8
 _HFS_IGNORED = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
@@ -92,7 +89,7 @@ class _Walk:
         self.root = root
         self.known = {entry.path: entry for entry in entries}
         self.algorithm = hashlib.sha256 if hash_bytes == 32 else hashlib.sha1
-        self.settled_ns = handed_over_ns - RACY_NS
+        self.handed_over_ns = handed_over_ns
         self.limit = max_file_bytes
         self.result = Scan()
         self.kept: set[bytes] = set()  # there, though possibly not as the student left it
@@ -153,7 +150,7 @@ class _Walk:
             return
         if known is not None:
             self.kept.add(path)  # whatever follows: it is there
-            if known.mode == mode and known.stat == fingerprint(status) and status.st_ctime_ns < self.settled_ns:
+            if known.mode == mode and known.stat == fingerprint(status) and self.settled(status):
                 return
         if status.st_size > self.limit:
             self.notice("too_large", path, f"{status.st_size} bytes; at most {self.limit} are taken.")
@@ -163,6 +160,14 @@ class _Walk:
             self.result.changed.append(Found(path, mode, status.st_size, new=True))
         elif known.mode != mode or known.oid != self.digest(path, mode, status.st_size):
             self.result.changed.append(Found(path, mode, status.st_size, new=False))
+
+    def settled(self, status: os.stat_result) -> bool:
+        """Return whether an unchanged status proves an unchanged file.
+
+        File times count in ticks (4 ms is common): a file last written in the very tick of the hand-over could have
+        been written again in it. Git knows this as a racily clean entry.
+        """
+        return status.st_ctime_ns < self.handed_over_ns
 
     def unreadable(self, path: bytes) -> str:
         """Return why a file can't be opened, or ""."""

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,7 +57,7 @@ class Workspace:
         submodules: Submodules whose files are there.
         missing_submodules: Paths of submodules whose files are not.
         registered: Whether the repository lists it among its worktrees.
-        handed_over_ns: Time at which nobody but the host had touched it (epoch, ns).
+        handed_over_ns: Time at which nobody but the host had touched it (epoch, ns), by the file system's clock.
     """
 
     repo: Repository
@@ -207,13 +206,13 @@ class Workspace:
         if not shared:
             self._copy_reachable(refs)
         self.pointer.write_text(f"gitdir: {layout.GIT_DIR}\n", encoding="ascii")
-        self._give(filled)
+        self._give(entries, filled)
         finished = replace(
             self,
             object_mounts=mounts,
             submodules=filled,
             missing_submodules=missing,
-            handed_over_ns=time.time_ns(),
+            handed_over_ns=self._now(),
         )
         finished._save()  # noqa: SLF001 - its own class
         return finished
@@ -272,11 +271,12 @@ class Workspace:
             timeout=CHECKOUT_TIMEOUT,
         )
 
-    def _give(self, filled: Sequence[FilledSubmodule]) -> None:
+    def _give(self, entries: Sequence[IndexEntry], filled: Sequence[FilledSubmodule]) -> None:
         """Hand everything the student may write to ``owner``; the student's index is a copy of the trusted one."""
         if self.owner is not None and self.owner != (os.geteuid(), os.getegid()):
-            for index, place in ((self.index, self.tree), *((sub.index, self.tree / sub.path) for sub in filled)):
-                hand_over(index, place, self.repo.hash_bytes, self.owner)
+            hand_over(self.index, self.tree, self.repo.hash_bytes, self.owner, entries)
+            for sub in filled:
+                hand_over(sub.index, self.tree / sub.path, self.repo.hash_bytes, self.owner)
             os.chown(self.pointer, *self.owner)
         shutil.copyfile(self.index, self.git_dir / "index")
         if self.owner is not None:
@@ -284,6 +284,12 @@ class Workspace:
                 os.chown(folder, *self.owner)
                 for file in files:
                     os.chown(os.path.join(folder, file), *self.owner)  # noqa: PTH118 - a hot loop
+
+    def _now(self) -> int:
+        """Return the file system's own time (ns): what the student changes later can't be older than this."""
+        marker = self.trusted / "handed-over"
+        marker.touch()
+        return marker.stat().st_ctime_ns
 
     def _save(self) -> None:
         state: dict[str, Any] = {
