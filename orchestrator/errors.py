@@ -13,6 +13,7 @@ can show one without the other. ``exit_code`` is what ``school`` ends with when 
     │   ├── EngineError
     │   │   ├── EngineUnavailableError      nothing answers at the engine's address
     │   │   ├── EnginePermissionError       the socket is there and this user may not open it
+    │   │   ├── EngineServerError           a 5xx: the same request may work a moment later
     │   │   ├── ImageMissingError
     │   │   ├── ImageBuildError             carries the end of the build's log
     │   │   ├── NameTakenError              409 on create
@@ -23,15 +24,16 @@ can show one without the other. ``exit_code`` is what ``school`` ends with when 
     ├── GitError                      7  git failed at something that it should be able to do
     ├── GatewayError                  6  the model gateway or the gate refused or did not answer
     │   ├── GatewayUnavailableError      7
-    │   └── GatewayAuthError             the gateway lets in what it must not, or keeps us out
+    │   └── GatewayAuthError          7  the gateway lets in what it must not, or keeps us out
     ├── LeafError                     7
     │   └── LeafNotBootedError               R-22: a call before boot()
     ├── BookbagError
     │   ├── BookbagCorruptError              the file is there and is not a bookbag (never "missing", R-3)
-    │   ├── InvalidBeadError                 a bead id outside the grammar of R-6
+    │   ├── InvalidBeadError (ValueError)  2  a bead id outside the grammar of R-6
     │   ├── TransitionError                  a move that R-11 does not allow
     │   └── SealError                        a seal that does not verify
     ├── ReviewError                          a review could not be made; the verdict stays empty (R-37)
+    │   └── ModelCallError                   the teacher's model refused, failed or did not answer
     ├── SessionCorruptedError                R-32
     ├── HandoffTimeoutError (TimeoutError)   R-48: names the state of each field
     ├── LedgerError                   7
@@ -88,6 +90,10 @@ class EngineUnavailableError(EngineError):
 
 class EnginePermissionError(EngineError):
     """The engine's socket exists and this user may not open it."""
+
+
+class EngineServerError(EngineError):
+    """The engine answered with a 5xx: the same request may work a moment later."""
 
 
 class ImageMissingError(EngineError):

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.engine.locate import candidates, locate
+
 if TYPE_CHECKING:
+    from docker.tls import TLSConfig
+
     from orchestrator.engine.base import Engine
 
 
 def connect(endpoint: str | None = None) -> Engine:
-    """Return the engine at an address, or the one this host's settings name. Nothing is asked of it yet.
+    """Return the engine at an address, or the one that ``locate`` finds on this host.
 
     Args:
-        endpoint: ``unix:///…``, ``tcp://…`` or ``ssh://…``; default: DOCKER_HOST, then the default socket.
+        endpoint: ``unix:///…``, ``tcp://…`` or ``ssh://…``, taken at its word: it is asked at the first call.
+
+    Raises:
+        EngineUnavailableError: no endpoint was given, and no engine answers.
+        EnginePermissionError: there is one, and this user may not open its socket.
     """
-    from docker.utils import kwargs_from_env  # noqa: PLC0415 - costs 29 MB: only who talks to an engine pays
+    from orchestrator.engine.docker import DockerEngine  # noqa: PLC0415 - the SDK costs 29 MB
 
-    from orchestrator.engine.docker import DockerEngine  # noqa: PLC0415
+    found = locate() if endpoint is None else candidates({**os.environ, "DOCKER_HOST": endpoint})[0]
+    return DockerEngine(found.endpoint, tls=_tls(found.tls_folder))
 
-    found = kwargs_from_env()  # knows DOCKER_HOST, DOCKER_TLS_VERIFY and DOCKER_CERT_PATH
-    address = endpoint or found.get("base_url") or "unix:///var/run/docker.sock"
-    return DockerEngine(address, tls=found.get("tls") if address == found.get("base_url") else None)
+
+def _tls(folder: str) -> TLSConfig | None:
+    if not folder:
+        return None
+    from docker.tls import TLSConfig  # noqa: PLC0415
+
+    files = {name: str(Path(folder) / f"{name}.pem") for name in ("ca", "cert", "key")}
+    return TLSConfig(client_cert=(files["cert"], files["key"]), ca_cert=files["ca"], verify=True)

@@ -21,7 +21,6 @@ from orchestrator.engine.base import (
     Watch,
 )
 from orchestrator.engine.docker_client import CALL_TIMEOUT, ClientPool
-from orchestrator.engine.docker_errors import EngineServerError
 from orchestrator.engine.docker_images import DockerImages
 from orchestrator.engine.docker_spec import (
     container_from,
@@ -31,7 +30,7 @@ from orchestrator.engine.docker_spec import (
 )
 from orchestrator.engine.docker_watch import DockerWatch
 from orchestrator.engine.labels import carries
-from orchestrator.errors import ContainerNotFoundError, EngineError, EngineUnavailableError
+from orchestrator.errors import ContainerNotFoundError, EngineError, EngineServerError, EngineUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -78,6 +78,7 @@ class ClientPool:
 
     def _negotiate(self) -> str:
         oldest = ".".join(map(str, MIN_API))
+        self._knock()
         client = self._client(oldest)
         try:
             answer = client.version(api_version=False)
@@ -91,6 +92,13 @@ class ClientPool:
             )
         lowest = _numbers(answer.get("MinAPIVersion") or oldest)
         return ".".join(map(str, max(min(newest, MAX_API), lowest)))
+
+    def _knock(self) -> None:
+        """Open the engine's socket once: the SDK leaks its own when there is nobody at the first call."""
+        if self.endpoint.startswith("unix://"):
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as knocking:
+                knocking.settimeout(self._timeout)
+                knocking.connect(self.endpoint.removeprefix("unix://"))
 
     def stream(
         self,

@@ -15,6 +15,7 @@ from orchestrator.errors import (
     ContainerNotFoundError,
     EngineError,
     EnginePermissionError,
+    EngineServerError,
     EngineUnavailableError,
     ImageMissingError,
     MountRefusedError,
@@ -36,14 +37,6 @@ _MOUNT = re.compile(
     re.IGNORECASE,
 )
 _TRANSIENT_STATUS = frozenset({500, 502, 503, 504})
-
-
-class EngineServerError(EngineError):
-    """The engine answered with a 5xx: the same request may work a moment later. ``status`` is the code."""
-
-    def __init__(self, message: str, *, status: int, next_step: str = "") -> None:
-        super().__init__(message, next_step=next_step)
-        self.status = status
 
 
 def from_status(status: int, reason: str, *, doing: str) -> EngineError:
@@ -70,7 +63,7 @@ def from_status(status: int, reason: str, *, doing: str) -> EngineError:
     if _NO_IMAGE.search(reason):
         return ImageMissingError(text, next_step="`make up` builds or pulls the school's images.")
     if status in _TRANSIENT_STATUS:
-        return EngineServerError(text, status=status, next_step="Try again; `school doctor` looks at the engine.")
+        return EngineServerError(text, next_step="Try again; `school doctor` looks at the engine.")
     return EngineError(text, next_step="`school doctor` looks at the engine.")
 
 

@@ -83,7 +83,7 @@ class DockerImages:
         except _StreamedError as error:
             raise _build_error(tag, str(error), tail) from error
         except EngineError as error:
-            if type(error) is not EngineError:  # an engine that is away has an error of its own
+            if not _from_engine(error):  # an engine that is away has an error of its own
                 raise
             raise _build_error(tag, error.message, tail) from error
         built = self.image(tag)

@@ -66,6 +66,7 @@ class DockerWatch:
         self._oom = False
         self._closed = False
         self._output_ended = False
+        self._reconnecting = False
         self._lines: deque[bytes] = deque()
         self._queued = 0
         self._readers = 0
@@ -75,7 +76,7 @@ class DockerWatch:
         self._streams: list[Stream] = []
         if container.state in _ENDED:
             self._result = _exited(container)
-        self._output = self._open_output(history=container.state is not State.CREATED)
+        self._output = self._open_output(history=container.state is not State.CREATED, follow=self._result is None)
         try:
             self._events = self._open_events()
         except EngineError:
@@ -152,9 +153,9 @@ class DockerWatch:
 
     # -- the connections -------------------------------------------------------------------------------------
 
-    def _open_output(self, *, history: bool) -> Stream:
+    def _open_output(self, *, history: bool, follow: bool = True) -> Stream:
         # without an Upgrade header the engine answers with a plain body that ends when the output ends
-        params = {"stream": 1, "stdout": 1, "stderr": 1, "logs": int(history)}
+        params = {"stream": int(follow), "stdout": 1, "stderr": 1, "logs": int(history)}
         return self._open("POST", f"/containers/{self._id}/attach", params, "attach to")
 
     def _open_events(self) -> Stream:
@@ -183,7 +184,9 @@ class DockerWatch:
                     if self._settled():
                         break
             if not self._settled():
+                self._reconnecting = True
                 self._reconnect()
+                self._reconnecting = False
         self._events.close()
 
     def _take_event(self, event: dict[str, Any]) -> None:
@@ -299,7 +302,11 @@ class DockerWatch:
                 self._confirm()
 
     def _confirm(self) -> None:
-        """Settle for an end whose event was dropped (an engine drops events for a listener it finds slow)."""
+        """Settle for an end that no event tells of.
+
+        An engine drops events for a listener that it finds slow; and of a start that failed it tells nothing, but
+        ends the output of the container, which stays as it was created.
+        """
         try:
             container = self._inspect(self._id)
         except ContainerNotFoundError:
@@ -309,6 +316,8 @@ class DockerWatch:
         if container.state in _ENDED:
             time.sleep(OOM_LINGER)
             self._settle(_exited(container, oom=self._oom))
+        elif container.state is State.CREATED and not self._reconnecting:
+            self._settle(Rejected("the engine could not start it"))
 
     def _put(self, line: bytes) -> None:
         with self._changed:
