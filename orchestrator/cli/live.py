@@ -66,9 +66,8 @@ class Live:
                     f"  agent {one_line(event.get('agent'), limit=30)} on {one_line(event.get('model'), limit=60)}"
                 )
             case "tool.call":
-                self._line(
-                    f"  {paint('→', 'blue')} {one_line(event.get('name'), limit=30)}  {one_line(event.get('preview', ''))}"
-                )
+                name, preview = one_line(event.get("name"), limit=30), one_line(event.get("preview", ""))
+                self._line(f"  {paint('→', 'blue')} {name}  {preview}")
             case "tool.result" if event.get("ok") is False:
                 self._line(f"    {paint('!', 'yellow')} {one_line(event.get('preview', ''))}")
             case "message":
@@ -90,46 +89,50 @@ class Live:
 
 def summary(terminal: Terminal, report: Report) -> None:
     """Write what a person reads in five seconds: outcome, verdicts, score, branch, what to type next."""
-    paint, line = terminal.paint, terminal.line
     good = report.outcome == "accepted"
-    line()
-    line(
-        f"{paint(report.outcome.upper().replace('_', ' '), 'bold', 'green' if good else 'red')}  {safe(report.reason, limit=300)}"
-    )
+    title = report.outcome.upper().replace("_", " ")
+    terminal.line()
+    terminal.line(f"{terminal.paint(title, 'bold', 'green' if good else 'red')}  {safe(report.reason, limit=300)}")
+    _judges(terminal, report)
+    _facts(terminal, report)
+    _next(terminal, report)
+
+
+def _judges(terminal: Terminal, report: Report) -> None:
     for teacher in ("cto", "coo"):
-        verdict = report.verdicts[teacher]
+        verdict, score = report.verdicts[teacher], report.scores[teacher]
         if verdict:
-            score = report.scores[teacher]
-            line(
-                f"  {teacher.upper()}  {paint(verdict, MARKS.get(verdict, 'dim'))}  score {score:g}"
-                if score is not None
-                else f"  {teacher.upper()}  {verdict}"
-            )
+            shown = "" if score is None else f"  score {score:g}"
+            terminal.line(f"  {teacher.upper()}  {terminal.paint(verdict, MARKS.get(verdict, 'dim'))}{shown}")
         for finding in [f for f in report.findings if f.get("teacher") == teacher][:6]:
-            where = one_line(finding.get("citation", ""), limit=60)
-            line(
-                f"       {one_line(finding.get('severity', ''), limit=10):<8} {one_line(finding.get('description', ''), limit=140)}  {paint(where, 'dim')}"
-            )
-    check = report.verification
+            severity = one_line(finding.get("severity", ""), limit=10)
+            where = terminal.paint(one_line(finding.get("citation", ""), limit=60), "dim")
+            terminal.line(f"       {severity:<8} {one_line(finding.get('description', ''), limit=140)}  {where}")
+
+
+def _facts(terminal: Terminal, report: Report) -> None:
+    check, stat, use = report.verification, report.diffstat, report.usage["student"]
     command = f"  `{one_line(check['command'], limit=80)}`" if check.get("command") else ""
-    before = f"  (on base: {check['baseline']})" if check.get("baseline") else ""
-    line(f"  check {check['status'].replace('_', ' ')}{command}{before}")
-    if report.diffstat["files"]:
-        stat = report.diffstat
-        line(
-            f"  diff  {stat['files']} file(s), +{stat['additions']} −{stat['deletions']}: {one_line(', '.join(report.files_changed[:4]), limit=100)}"
-        )
-    use = report.usage["student"]
+    before = f"  (on base: {check['baseline'].replace('_', ' ')})" if check.get("baseline") else ""
+    terminal.line(f"  check {check['status'].replace('_', ' ')}{command}{before}")
+    if stat["files"]:
+        names = one_line(", ".join(report.files_changed[:4]), limit=100)
+        terminal.line(f"  diff  {stat['files']} file(s), +{stat['additions']} -{stat['deletions']}: {names}")
     cost = "unknown" if use["cost_usd"] is None else f"${use['cost_usd']:.4f}"
-    line(f"  used  {use['calls']} call(s), {use['prompt_tokens']} + {use['completion_tokens']} tokens, cost {cost}")
+    tokens = f"{use['prompt_tokens']} + {use['completion_tokens']} tokens"
+    terminal.line(f"  used  {use['calls']} call(s), {tokens}, cost {cost}")
     if report.score:
-        line(f"  score of student-{report.role}: {report.score['old']:g} → {report.score['new']:g}")
+        terminal.line(f"  score of student-{report.role}: {report.score['old']:g} → {report.score['new']:g}")
     if report.rehearsal:
-        line(f"  {paint('rehearsal', 'yellow')}: a scripted model answered; this is no judgment of real work")
-    line(f"  left behind: {'nothing' if report.cleanup == 'done' else report.cleanup}")
-    repo = safe(report.repo, limit=200)
+        mark = terminal.paint("rehearsal", "yellow")
+        terminal.line(f"  {mark}: a scripted model answered; this is no judgment of real work")
+    terminal.line(f"  left behind: {'nothing' if report.cleanup == 'done' else report.cleanup}")
+
+
+def _next(terminal: Terminal, report: Report) -> None:
+    repo, line = safe(report.repo, limit=200), terminal.line
     if report.branch:
-        line(f"  branch {paint(report.branch, 'bold')}")
+        line(f"  branch {terminal.paint(report.branch, 'bold')}")
         line(f"    look:  git -C '{repo}' diff {report.base_sha[:12]} {report.branch}    or: school diff {report.bead}")
         line(f"    merge: git -C '{repo}' merge {report.branch}")
     elif report.head_sha and report.head_sha != report.base_sha:

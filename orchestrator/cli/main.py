@@ -74,7 +74,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A sandbox for coding agents: one throw-away container per task, two judges, a branch bound to their verdicts.",
+    help="A sandbox for coding agents: a throw-away container per task, two judges, a branch bound to their verdicts.",
 )
 
 

@@ -28,7 +28,8 @@ def up(as_json: bool = JSON) -> None:
     terminal.line()
     for text in found["notes"]:
         terminal.line(f"{terminal.paint('note', 'yellow')} {text}")
-    terminal.line(f"next: {terminal.paint('school spawn --repo PATH "what is to be done"', 'bold')}    or: school demo")
+    command = 'school spawn --repo PATH "what is to be done"'
+    terminal.line(f"next: {terminal.paint(command, 'bold')}    or: school demo")
 
 
 def _confirm(question: str) -> bool:

@@ -5,7 +5,6 @@ The same code runs the student and the verification. It ends with the container 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -16,6 +15,7 @@ from orchestrator.engine.base import Exited, Gone, Lost, Pending, Running
 from orchestrator.leaf.quota import QuotaWatcher
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Sequence
     from pathlib import Path
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from orchestrator.leaf.journal import Journal
 
 STARTUP_ALLOWANCE = 30
-"""Seconds between making a container and its deadline's clock, so that a slow engine does not eat the student's time."""
+"""Seconds from making a container to the start of its clock: a slow engine must not eat the student's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class StudentLeaf:
             self._container = self._engine.create(self._spec())
 
     def write_brief(self) -> None:
-        """Write the brief, the persona and the instructions to the inbox, and the brief into the worktree (R-23, R-24)."""
+        """Fill the inbox (brief, persona, instructions), and put the brief into the worktree too (R-23, R-24)."""
         slot, workspace = self._booted()
         brief = self.plan.brief.to_json()
         slot.fill_inbox(brief, soul=self.plan.soul, instructions=self.plan.instructions)
@@ -173,7 +173,7 @@ class StudentLeaf:
             keep(workspace, self.plan.bead, head_sha)
 
     def write_output(self, data: dict[str, Any]) -> None:
-        """Leave the full audit and the result in the worktree, so that a crash of the principal loses nothing (R-23)."""
+        """Leave the full audit and the result in the worktree: a crash of the principal loses nothing (R-23)."""
         _, workspace = self._booted()
         text = json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n"
         self._leave("outputs", text, workspace)

@@ -1,8 +1,8 @@
 """The repository's own check on the result, in a second, clean container (DESIGN, step 8; R-39).
 
-Same image and path as the student's, a fresh checkout of head_sha, no gate: what the student left running, edited outside
-the commit or says of its tests has no part in it. A failure is compared with the same check on base_sha, so that a
-repository that failed before is named as such.
+Same image and path as the student's, a fresh checkout of head_sha, no gate: what the student left running, edited
+outside the commit or says of its tests has no part in it. A failure is compared with the same check on base_sha, so
+that a repository that failed before is named as such.
 """
 
 from __future__ import annotations

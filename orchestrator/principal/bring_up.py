@@ -6,18 +6,21 @@ what is missing is made side by side where one thing does not need the other.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import resources
 from orchestrator.engine.base import LABEL_KIND, LABEL_SPEC, Kind, State
 from orchestrator.engine.connect import connect
 from orchestrator.engine.provision import ensure_engine
 from orchestrator.errors import GatewayUnavailableError, PartUnhealthyError
-from orchestrator.gateway.config import load_gateway_config
+from orchestrator.gateway.config import GatewayConfig, load_config
+from orchestrator.gateway.configure import configure
 from orchestrator.gateway.gate_client import GateClient
-from orchestrator.gateway.grants import ensure_teacher_grant
+from orchestrator.gateway.grants import open_grant
 from orchestrator.gateway.omniroute import OmniRoute
 from orchestrator.principal.probe import probe_folders
 from orchestrator.principal.take_down import running_beads
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from orchestrator.home import Home
     from orchestrator.sandbox.standing import PartSpec
     from orchestrator.settings import Settings
-
-Say = "Callable[[str], None]"
 
 GATE_SECONDS = 30.0
 
@@ -69,14 +70,13 @@ def bring_up(say: Callable[[str], None], *, confirm: Callable[[str], bool] | Non
         userns = "host" if info.userns_remap else ""
         ensure_parts(engine, home, in_force, say, images=images, userns_mode=userns)
         probe_folders(engine, home, images["service"], userns)
-        omniroute = gateway_of(engine, home)
-        omniroute.prove_auth()
-        aliases = omniroute.aliases()
-        states = _states(engine, home, omniroute)
+        with contextlib.closing(gateway_of(engine, home)) as omniroute:
+            omniroute.prove_auth()
+            states = _states(engine, home, omniroute.url)
     finally:
         engine.close()
     notes = []
-    if all(alias.rehearsal for alias in aliases.values()):
+    if not gateway_config(home).real:
         notes.append("no real model yet: every alias is answered by the rehearsal script (school gateway add …)")
     say(f"up in {time.monotonic() - started:.1f} s")
     return {"home": str(home.root), "engine": str(located), "parts": states, "notes": notes}
@@ -121,18 +121,36 @@ def ensure_parts(
     with ThreadPoolExecutor(max_workers=3, thread_name_prefix="part") as pool:
         for done in [pool.submit(ensure, kind) for kind in (Kind.OMNIROUTE, Kind.REHEARSAL, Kind.GATE)]:
             done.result()
-    omniroute = gateway_of(engine, home)
-    omniroute.wait_healthy()
-    omniroute.configure(load_gateway_config(home), say)
-    omniroute.prove_auth()
-    gate = GateClient(home)
-    _wait_for_gate(gate)
-    for teacher in parts.TEACHERS:
-        ensure_teacher_grant(omniroute, gate, parts.teacher_grant(teacher), models=[in_force.review_model])
+    with contextlib.closing(gateway_of(engine, home)) as omniroute:
+        omniroute.wait_healthy()
+        configure_gateway(home, in_force, omniroute, say)
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="part") as pool:
         for done in [pool.submit(ensure, parts.teacher_kind(t)) for t in parts.TEACHERS]:
             done.result()
     return userns_mode
+
+
+def configure_gateway(home: Home, in_force: Settings, omniroute: OmniRoute, say: Callable[[str], None]) -> None:
+    """Apply the gateway's configuration, prove its doors, and give each teacher its key and socket.
+
+    Raises:
+        ConfigError: a provider's key is not at hand, or the review alias has no model.
+        GatewayError: OmniRoute or the gate refused, or lets in what it must not.
+    """
+    config = gateway_config(home)
+    configure(omniroute, config, say=say)
+    omniroute.prove_auth()
+    gate = GateClient(home)
+    _wait_for_gate(gate)
+    for teacher in parts.TEACHERS:
+        name = parts.teacher_grant(teacher)
+        models = [in_force.review_model]
+        open_grant(home, omniroute, gate, config, name, models=models, limits={}, deadline=None, kind="teacher")
+
+
+def gateway_config(home: Home) -> GatewayConfig:
+    """Return the providers and aliases of a home: the shipped file and the home's own."""
+    return load_config(resources.share("config") / "gateway.yaml", home)
 
 
 def gateway_of(engine: Engine, home: Home) -> OmniRoute:
@@ -157,7 +175,9 @@ def _all_run(engine: Engine, home: Home, wanted: Mapping[Kind, PartSpec]) -> boo
         for container in found
         if container.state is State.RUNNING and container.health != "unhealthy"
     }
-    return len(found) == len(wanted) and running == {kind: standing.spec_digest(part) for kind, part in wanted.items()}
+    return len(found) == len(wanted) and running == {
+        kind: standing.spec_digest(part.spec) for kind, part in wanted.items()
+    }
 
 
 def _wait_for_gate(gate: GateClient) -> None:
@@ -173,12 +193,12 @@ def _wait_for_gate(gate: GateClient) -> None:
             return
 
 
-def _states(engine: Engine, home: Home, omniroute: OmniRoute) -> list[dict[str, str]]:
+def _states(engine: Engine, home: Home, address: str) -> list[dict[str, str]]:
     rows = []
     for container in standing.parts(engine, home):
         kind = container.labels.get(LABEL_KIND, "?")
         detail = container.name
         if kind == Kind.OMNIROUTE:
-            detail += f"  {omniroute.base_url}"
+            detail += f"  {address}"
         rows.append({"kind": kind, "state": str(container.state), "detail": detail})
     return sorted(rows, key=lambda row: row["kind"])

@@ -1,7 +1,7 @@
 """The way of one bead, in the order it happens. Read ``_work`` first; each method below it is one stretch of the way.
 
 Rules that hold throughout: the lease is held while a bead is driven; the ledger's intent comes before each effect
-(``journal.step``); whatever is raised, ``finally`` disposes of the leaf and the grant and the bead ends with a typed outcome.
+(``journal.step``); whatever is raised, ``finally`` disposes of leaf and grant, and the bead ends with a typed outcome.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Conductor:
         self._accept(work, verdicts)
 
     def _open_grant(self, work: Work) -> None:
-        """Hand the gate a key for this bead alone; an agent that needs no model gets one all the same, it is its meter."""
+        """Hand the gate a key for this bead alone; an agent that needs no model gets one too: it is its meter."""
         prepared = work.prepared
         with work.journal.step("grant", models=[prepared.model]):
             work.grant_open = True  # before the effect: closing what was never opened is harmless
@@ -252,7 +252,7 @@ class Conductor:
             self._ledger.update_bead(prepared.bead, event="frozen", head_sha=frozen.head_sha)
 
     def _something_to_review(self, work: Work) -> bool:
-        """R-25 and DESIGN, step 7: no change and no output is a failed task; text alone is a product of some roles only."""
+        """R-25 and DESIGN, step 7: nothing handed in is a failed task; text alone is a product of some roles only."""
         role = work.prepared.request.role
         if work.report.head_sha is not None:
             return True
@@ -304,8 +304,11 @@ class Conductor:
         head = report.head_sha or prepared.base_sha
         with work.journal.step("evidence"):
             work.evidence_sha256 = self._write_evidence(work, head)
-        bag = {
-            **{name: work.submission[name] for name in ("ac_met", "blockers") if name in work.submission},
+        said: dict[str, Any] = {
+            name: work.submission[name] for name in ("ac_met", "blockers") if name in work.submission
+        }
+        bag: dict[str, Any] = {
+            **said,
             "task": prepared.request.task,
             "student": prepared.request.role,
             "domain": prepared.request.domain,

@@ -98,7 +98,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         notes.append("Git LFS files are left as pointers")
     model = request.model or settings.student_model
     alias = school.alias(model)
-    agent = _agent(request, settings, rehearsal=alias.rehearsal)
+    agent = _agent(request, settings, rehearsal=alias.rehearsed)
     tree = tree_at(repo, base_sha)
     image = _image(request, school, tree, config, agent, say, notes)
     budget = Budget.of(request, settings)
@@ -111,7 +111,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         branch=branch.name,
         agent=agent,
         model=model,
-        rehearsal=alias.rehearsal,
+        rehearsal=alias.rehearsed,
         image=image,
         verify=(request.verify if request.verify is not None else config.verify) or None,
         budget=budget,

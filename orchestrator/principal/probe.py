@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.engine.base import LABEL_HOME, LABEL_KIND, ContainerSpec, Exited, Kind, Mount
 from orchestrator.errors import EngineError, SandboxError
-from orchestrator.home import Home
 
 if TYPE_CHECKING:
     from orchestrator.engine.base import Engine
+    from orchestrator.home import Home
 
 PROGRAM = (
     "import socket; print(open('/probe/word').read(), flush=True)\n"

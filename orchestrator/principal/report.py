@@ -1,4 +1,4 @@
-"""The report of one bead: the object that ``--json`` prints and the ledger keeps. docs/spawn.schema.json describes it."""
+"""The report of one bead: what ``--json`` prints and the ledger keeps. docs/spawn.schema.json describes it."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Budget:
             cost=request.max_cost or settings.student_max_cost,
         )
 
-    def to_gate(self) -> dict[str, float | int | None]:
+    def to_gate(self) -> dict[str, float | None]:
         """Return them as the gate's control channel takes them."""
         return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost, "parallel": 8}
 

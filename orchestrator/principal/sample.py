@@ -24,7 +24,8 @@ FILES = {
     "test_stats.py": "import unittest\n\nimport stats\n\n\nclass MeanTest(unittest.TestCase):\n"
     "    def test_of_numbers(self):\n        self.assertEqual(stats.mean([1, 2, 3]), 2.0)\n\n"
     "    def test_of_nothing(self):\n        self.assertEqual(stats.mean([]), 0.0)\n\n\n"
-    "class SpreadTest(unittest.TestCase):\n    def test_of_numbers(self):\n        self.assertEqual(stats.spread([4, 1, 9]), 8)\n",
+    "class SpreadTest(unittest.TestCase):\n    def test_of_numbers(self):\n"
+    "        self.assertEqual(stats.spread([4, 1, 9]), 8)\n",
     ".gitignore": "__pycache__/\n",
 }
 

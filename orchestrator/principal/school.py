@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.engine.base import LABEL_KIND, State
 from orchestrator.engine.connect import connect
-from orchestrator.errors import ReviewError, UsageError
+from orchestrator.errors import ReviewError
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.gateway.grants import close_grant, open_grant
 from orchestrator.personas import load_soul
-from orchestrator.principal.bring_up import ensure_parts, gateway_of
+from orchestrator.principal.bring_up import ensure_parts, gateway_config, gateway_of
 from orchestrator.principal.lease import slot
 from orchestrator.principal.ledger import Ledger
 from orchestrator.review.record import read_seal_key
@@ -32,20 +32,13 @@ if TYPE_CHECKING:
 
     from orchestrator.bookbag import Dirs
     from orchestrator.engine.base import Engine
+    from orchestrator.gateway.config import Alias, GatewayConfig
     from orchestrator.gateway.omniroute import OmniRoute
     from orchestrator.home import Home
     from orchestrator.sandbox.repo_image import RepoConfig
     from orchestrator.settings import Settings
 
 TEACHERS = parts.TEACHERS
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """A model alias at the gateway."""
-
-    name: str
-    rehearsal: bool
 
 
 @dataclass(slots=True)
@@ -58,6 +51,7 @@ class School:
     ledger: Ledger
     gateway: OmniRoute
     gate: GateClient
+    config: GatewayConfig
     userns_mode: str = ""
 
     # -- starts ----------------------------------------------------------------------------------------------------
@@ -72,29 +66,30 @@ class School:
         """Return what an alias points at.
 
         Raises:
-            UsageError: the gateway has no such alias.
+            ConfigError: there is no such alias, or no model fits it.
         """
-        known = self.gateway.aliases()
-        if name not in known:
-            raise UsageError(
-                f"The gateway has no model alias {name!r}.",
-                next_step=f"Use one of: {', '.join(sorted(known))}; or add a provider: school gateway add …",
-            )
-        return Alias(name, known[name].rehearsal)
+        return self.config.alias(name)
 
-    def open_grant(
-        self, bead: str, *, models: Sequence[str], limits: dict[str, float | int | None], deadline: float
-    ) -> None:
+    def open_grant(self, bead: str, *, models: Sequence[str], limits: dict[str, float | None], deadline: float) -> None:
         """Make a key for this bead alone and hand it to the gate; the principal keeps nothing of it."""
-        open_grant(self.gateway, self.gate, bead, models=models, limits=limits, deadline=deadline)
+        open_grant(
+            self.home,
+            self.gateway,
+            self.gate,
+            self.config,
+            bead,
+            models=models,
+            limits=limits,
+            deadline=deadline,
+        )
 
     def close_grant(self, bead: str) -> dict[str, Any] | None:
         """Revoke a bead's key at the gateway and its socket at the gate; return what it used. Idempotent."""
-        return close_grant(self.gateway, self.gate, bead)
+        return close_grant(self.home, self.gateway, self.gate, bead)
 
     def grant_folder(self, bead: str) -> Path:
         """Return the folder with a bead's socket."""
-        return self.home.gate / "sockets" / bead
+        return self.gate.folder(bead)
 
     # -- review ----------------------------------------------------------------------------------------------------
 
@@ -166,8 +161,7 @@ def open_school(say: Callable[[str], None]) -> Iterator[School]:
     engine = connect()
     try:
         userns = ensure_parts(engine, home, in_force, say)
-        with Ledger(home.ledger) as ledger:
-            gateway = gateway_of(engine, home)
-            yield School(in_force, home, engine, ledger, gateway, GateClient(home), userns)
+        with Ledger(home.ledger) as ledger, contextlib.closing(gateway_of(engine, home)) as gateway:
+            yield School(in_force, home, engine, ledger, gateway, GateClient(home), gateway_config(home), userns)
     finally:
         engine.close()

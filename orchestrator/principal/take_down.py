@@ -10,7 +10,7 @@ from orchestrator.errors import UsageError
 from orchestrator.principal.lease import bead_lease_path, held
 from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import parts, standing
-from orchestrator.sandbox.images import LABEL_IMAGE
+from orchestrator.sandbox.image_build import LABEL_IMAGE
 from orchestrator.settings import settings
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def take_down(*, force: bool) -> Iterator[str]:
     _refuse_while_running(home, force=force)
     engine = connect()
     try:
-        for container in standing.parts(engine, home):
-            engine.stop(container.id)
+        for container in standing.stop_all(engine, home):
             yield container.name
     finally:
         engine.close()

@@ -1,0 +1,59 @@
+"""``school setup``: what a repository's students need, as a proposal for its ``.school.toml``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from orchestrator.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def setup(
+    repo: Path = typer.Option(..., "--repo", "-r", help="A folder inside a git repository."),
+    base: str | None = typer.Option(None, help="Commit to read [default: the current one]."),
+    write: bool = typer.Option(False, "--write", help="Put it in the working tree; it counts once committed."),
+    build: bool = typer.Option(False, "--build", help="Build the image from the committed .school.toml now."),
+) -> None:
+    """Read the repository's manifests and print a proposal for .school.toml."""
+    from orchestrator.cli.terminal import Terminal, safe
+    from orchestrator.git.repository import open_repository, resolve_base
+    from orchestrator.principal.prepare import tree_at
+    from orchestrator.sandbox.repo_config import FILE
+    from orchestrator.sandbox.repo_proposal import propose
+
+    terminal = Terminal(sys.stderr)
+    opened = open_repository(repo)
+    tree = tree_at(opened, resolve_base(opened, base))
+    if build:
+        _build(tree, terminal)
+        return
+    text = propose(tree)
+    if not write:
+        print(safe(text, limit=100_000, lines=True), end="")
+        terminal.line(f"nothing was written; --write puts this into {safe(opened.root)}/{FILE}")
+        return
+    target = opened.root / FILE
+    if target.exists() or target.is_symlink():
+        raise UsageError(
+            f"{target} exists already.", next_step=f"Remove it first, or compare: school setup --repo '{opened.root}'"
+        )
+    target.write_text(text, encoding="utf-8")
+    terminal.line(f"wrote {safe(target)}; read it, then commit it: only a committed {FILE} counts")
+
+
+def _build(tree: object, terminal: object) -> None:
+    from orchestrator.cli.terminal import Terminal
+    from orchestrator.principal.school import open_school
+    from orchestrator.sandbox.repo_config import read_config
+    from orchestrator.sandbox.repo_tree import RepoTree
+
+    assert isinstance(tree, RepoTree)  # noqa: S101 - lazily imported types
+    assert isinstance(terminal, Terminal)  # noqa: S101
+    config = read_config(tree.read)
+    with open_school(terminal.line) as school:
+        print(school.student_image(config, tree, hermes=False, say=terminal.line))
