@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     signal_dir: Path | None = Field(None, description="Ready flags; default `<home>/signals`.")
     lock_dir: Path | None = Field(None, description="Lock files; default `<home>/locks`.")
 
-    # waiting, seconds
+    # waiting, in seconds
     handoff_timeout: float = Field(
         120.0,
         gt=0,

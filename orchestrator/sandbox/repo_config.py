@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FILE = ".school.toml"
 ObjectsMode = Literal["shared", "reachable"]
 
-_KEYS: dict[str, dict[str, type]] = {
+KEYS: dict[str, dict[str, type]] = {
     "student": {"packages": list, "setup": list, "image": str, "dockerfile": str, "cache_files": list},
     "verify": {"command": str},
     "objects": {"mode": str},
@@ -88,9 +88,9 @@ def parse_config(text: str) -> RepoConfig:
         raise ConfigError(f"{FILE} is not valid TOML: {error}.", next_step=_NEXT) from error
     values: dict[str, Any] = {}
     for section, content in document.items():
-        known = _KEYS.get(section)
+        known = KEYS.get(section)
         if known is None:
-            raise _wrong(text, section, f"[{section}] is not known; known are {_listed(_KEYS)}")
+            raise _wrong(text, section, f"[{section}] is not known; known are {_listed(KEYS)}")
         if not isinstance(content, dict):
             raise _wrong(text, section, f"{section} must be a table: [{section}]")
         for key, value in content.items():
