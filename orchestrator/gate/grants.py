@@ -259,6 +259,7 @@ class Grant:
             "rehearsal": self.rehearsal,
             "revoked": self.revoked,
             "in_flight": len(self.in_flight),
+            "terms": {name: value for name, value in self.terms.as_json().items() if name != "key"},
             "by_bead": {bead: counters.as_json() for bead, counters in self.by_bead.items()},
         }
 

@@ -30,9 +30,7 @@ async def code_of(client, body):
         ({"cost_usd": 0.00005}, 3, "cost", {"cost_usd": 0.00001}),
     ],
 )
-def test_a_spent_budget_ends_the_run(  # noqa: PLR0917 - a table of cases
-    school, helpers, limits, allowed, stopped, overrun
-):
+def test_a_spent_budget_ends_the_run(school, helpers, limits, allowed, stopped, overrun):
     async def test(school):
         await school.gate.put("g", helpers.terms(limits=limits))
         client = school.client()
