@@ -17,7 +17,7 @@ import os
 import shlex
 import socket
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,6 @@ class Located:
     endpoint: str
     source: str
     tls_folder: str = ""  # folder with ca.pem, cert.pem and key.pem, or ""
-    note: str = ""
 
     def __str__(self) -> str:
         return f"{self.endpoint} ({self.source})"
@@ -71,7 +70,7 @@ class Search:
 
     tried: tuple[tuple[Candidate, Answer], ...] = ()
     found: Located | None = None
-    named: bool = field(default=False)
+    named: bool = False
 
     def error(self) -> EngineError:
         """Return the error that tells the person what to do, for a search that found nothing."""
@@ -94,7 +93,7 @@ class Search:
             if answer is Answer.SILENT:
                 return EngineUnavailableError(
                     f"The engine's socket {candidate.endpoint} is there and nothing answers: the engine is stopped.",
-                    next_step="Start it: `sudo systemctl start docker` (or `sudo dockerd &` where there is no systemd).",
+                    next_step="Start it: `sudo systemctl start docker` (without systemd: `sudo dockerd &`).",
                 )
         places = ", ".join(candidate.endpoint for candidate, _ in self.tried)
         return EngineUnavailableError(
@@ -135,7 +134,9 @@ def candidates(environment: Mapping[str, str]) -> list[Candidate]:
     """Return the addresses to try, best first."""
     if host := environment.get("DOCKER_HOST"):
         tls = environment.get("DOCKER_CERT_PATH", "~/.docker") if environment.get("DOCKER_TLS_VERIFY") else ""
-        return [Candidate(_normal(host), "DOCKER_HOST", named=True, tls_folder=str(Path(tls).expanduser()) if tls else "")]
+        return [
+            Candidate(_normal(host), "DOCKER_HOST", named=True, tls_folder=str(Path(tls).expanduser()) if tls else "")
+        ]
     if context := _context(environment):
         return [context]
     runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"

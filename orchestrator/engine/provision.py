@@ -73,13 +73,13 @@ def decide(result: Search, host: Host) -> Step:
     return Step.START if host.installed else Step.INSTALL
 
 
-def ensure_engine(home_root: Path, echo: Echo, confirm: Confirm) -> Located:
+def ensure_engine(home_root: Path, echo: Echo, confirm: Confirm | None) -> Located:
     """Return an engine that answers; install and start the distribution's one when that is allowed.
 
     Args:
         home_root: The school's home: log and pid of an engine started here go to ``school/engine/`` in it.
         echo: Told what is done, line by line.
-        confirm: Asked before anything is changed; answers True where nobody can be asked.
+        confirm: Asked before anything is changed; None where nobody can be asked: then it is said and done.
 
     Raises:
         EngineUnavailableError: none answers and none can be started; the message says what to type.
@@ -99,7 +99,7 @@ def ensure_engine(home_root: Path, echo: Echo, confirm: Confirm) -> Located:
         host = this_host()
         step = decide(result, host)
         plan = _in_words(step, host)
-        if not confirm(f"No container engine answers. {plan}?"):
+        if confirm and not confirm(f"No container engine answers. {plan}?"):
             raise CancelledError(
                 "No container engine answers, and none was to be started.", next_step=result.error().next_step
             )
@@ -278,9 +278,7 @@ def _one_at_a_time(echo: Echo) -> Iterator[None]:
 
 
 def ask_on_terminal(question: str) -> bool:
-    """Ask on a terminal, with yes as the default; True where there is none."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
+    """Ask on the terminal, with yes as the default."""
     sys.stderr.write(f"{question} [Y/n] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"", "y", "yes"}
@@ -292,12 +290,14 @@ def main() -> int:
     parser.add_argument("--home", type=Path, default=Path(os.environ.get("SCHOOL_HOME") or "~/.hermes"))
     home = parser.parse_args().home.expanduser().absolute()
 
+    on_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+
     def echo(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
     try:
-        located = ensure_engine(home, echo, ask_on_terminal)
+        located = ensure_engine(home, echo, ask_on_terminal if on_terminal else None)
     except SchoolError as error:
         echo(f"{error.message}\n{error.next_step}")
         return error.exit_code

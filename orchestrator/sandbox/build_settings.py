@@ -66,8 +66,8 @@ def build_route(settings: Settings, say: Callable[[str], None]) -> BuildRoute:
         if no_proxy := _from_environment("NO_PROXY"):
             args["NO_PROXY"] = args["no_proxy"] = no_proxy
     for name, value in _index_settings().items():
-        if any(urlsplit(word).password for word in value.split()):
-            say(f"{name} holds a password, so image builds don't get it: it would be readable in the image's history")
+        if any(urlsplit(word).username for word in value.split()):
+            say(f"{name} holds a password or token, so no image build gets it: the image's history would show it")
         else:
             args[name] = value
     return BuildRoute(_ca_bundle(settings), args, "host" if proxy and _is_loopback(proxy) else "default")

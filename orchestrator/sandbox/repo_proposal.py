@@ -52,13 +52,11 @@ def propose(tree: RepoTree) -> str:
     """
     paths = frozenset(tree.paths())
     parts = [part for part in (_python(tree, paths), _node(tree, paths), _go(tree, paths), _rust(tree, paths)) if part]
-    verify = next((part.verify for part in parts if part.verify), "")
     notes = [note for part in parts for note in part.notes]
-    if len([part for part in parts if part.verify]) > 1:
-        verify = " && ".join(part.verify for part in parts if part.verify)
-    if not verify and "Makefile" in paths and re.search(rb"^(test|check):", tree.read("Makefile") or b"", re.MULTILINE):
-        found = re.search(rb"^(test|check):", tree.read("Makefile") or b"", re.MULTILINE)
-        verify = f"make {found[1].decode()}" if found else ""
+    verify = " && ".join(part.verify for part in parts if part.verify)
+    target = re.search(rb"^(test|check):", tree.read("Makefile") or b"", re.MULTILINE)
+    if not verify and target:
+        verify = f"make {target[1].decode()}"
     return _write(
         [package for part in parts for package in part.packages],
         [command for part in parts for command in part.setup],
@@ -147,7 +145,7 @@ def _with_extras(project: dict[str, Any]) -> str:
 
 
 def _group(groups: dict[str, Any]) -> list[str]:
-    """Return the requirements of the first test group (PEP 735), included groups resolved: older pips don't know them."""
+    """Return the requirements of the first test group (PEP 735), resolved: older pips don't know groups."""
     name = next((name for name in _TEST_EXTRAS if name in groups), "")
     found: list[str] = []
     waiting, seen = [name], {""}
