@@ -247,7 +247,9 @@ class Workspace:
             work_tree=self.tree,
             cwd=self.tree,
             isolated=True,
-            config=OPTIONS,
+            config=(*OPTIONS, f"checkout.workers={min(os.cpu_count() or 1, 8)}"),
+            # read straight from the repository: going through the alternate costs a failed look-up for each file
+            env={"GIT_OBJECT_DIRECTORY": str(self.repo.common_dir / "objects")},
             timeout=CHECKOUT_TIMEOUT,
         )
         return read_index(self.index.read_bytes(), self.repo.hash_bytes)
