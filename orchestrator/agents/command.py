@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import threading
-from typing import IO, TYPE_CHECKING
 
-from orchestrator.agents.brief import Brief, BriefError, read_brief
+from orchestrator.agents.brief import Brief, BriefError, header, read_brief, task_message
 from orchestrator.layout import PLACEHOLDER_KEY, RELAY_HOST
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
+    from typing import IO
+
     from orchestrator.agents.events import Emitter
     from orchestrator.agents.places import Places
 
@@ -34,7 +35,7 @@ def environment(places: Places, brief: Brief) -> dict[str, str]:
         "ANTHROPIC_MODEL": brief.model,
         "SCHOOL_BRIEF": places.brief,
         "SCHOOL_BEAD": brief.bead,
-        "SCHOOL_TASK": f"School-Role: {brief.role}\nSchool-Bead: {brief.bead}\n\n{brief.task}",
+        "SCHOOL_TASK": f"{header(brief)}\n\n{task_message(brief)}",
     }
 
 
@@ -49,6 +50,9 @@ def run(places: Places, emit: Emitter) -> int:
         emit.finish("failed", "agent command needs a command in the brief")
         return 0
     emit.started("command", "1", brief.model)
+    import subprocess
+    import threading
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the command, in the same group, decides how to end
     child = subprocess.Popen(
         ["/bin/sh", "-c", brief.command],

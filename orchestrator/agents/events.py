@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from orchestrator.agents.sink import MAX_PREVIEW, MAX_TEXT, clip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_FINAL = 256 * 1024  # characters of the final text that outcome.json keeps
 

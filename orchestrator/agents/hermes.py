@@ -33,7 +33,7 @@ from orchestrator.agents.places import Places
 from orchestrator.layout import PLACEHOLDER_KEY, RELAY_HOST
 
 if TYPE_CHECKING:
-    from orchestrator.agents.light import Ending
+    from orchestrator.agents.loop import Ending
 
 MAX_TOKENS = 16_384  # of one reply; Hermes' own default of 65,536 is more than many models take
 CONTEXT_LENGTH = 128_000  # tokens; aliases hide the real model, and Hermes would ask the network for its size

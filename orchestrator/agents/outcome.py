@@ -10,7 +10,7 @@ import stat
 from orchestrator import layout
 from orchestrator.agents.sink import clip
 from orchestrator.bookbag import files
-from orchestrator.bookbag.submission import write_submission
+from orchestrator.bookbag.submission import make_submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def write_outcome(
         "started": round(started, 3),
         "ended": round(ended, 3),
     }
-    _clear_the_way(outbox, layout.OUTCOME_FILE)
-    files.replace_file(outbox, layout.OUTCOME_FILE, json.dumps(value).encode("ascii") + b"\n")
+    _replace(outbox, layout.OUTCOME_FILE, json.dumps(value).encode("ascii") + b"\n")
 
 
 def write_bookbag(outbox: str, conclusion: Conclusion, *, bead: str, output: str) -> None:
@@ -116,17 +115,19 @@ def write_bookbag(outbox: str, conclusion: Conclusion, *, bead: str, output: str
         BookbagError: The bead is none, or the submission can't be made to fit.
         OSError: The outbox does not take it.
     """
-    _clear_the_way(outbox, layout.SUBMISSION_FILE)
     summary = clip(output.strip().partition("\n\n")[0], MAX_SUMMARY)
     blockers = [conclusion.reason] if conclusion.status != "completed" and conclusion.reason else []
-    write_submission(outbox, layout.SUBMISSION_FILE, bead, output=output, summary=summary, blockers=blockers)
+    data = make_submission(bead, output=output, summary=summary, blockers=blockers)
+    _replace(outbox, layout.SUBMISSION_FILE, data)
 
 
-def _clear_the_way(folder: str, name: str) -> None:
-    """A file can't be renamed over a folder: put one that the student made there aside."""
+def _replace(folder: str, name: str, data: bytes) -> None:
+    """Put a file in the outbox; a folder that a student made at its name is put aside. Read soon, so not synced."""
     target = f"{folder}/{name}"
     try:
-        if stat.S_ISDIR(os.lstat(target).st_mode):
-            os.rename(target, f"{folder}/.displaced.{os.urandom(6).hex()}")  # noqa: PTH104 - no pathlib in PID 1
+        in_the_way = stat.S_ISDIR(os.lstat(target).st_mode)
     except FileNotFoundError:
-        return
+        in_the_way = False
+    if in_the_way:
+        os.rename(target, f"{folder}/.displaced.{os.urandom(6).hex()}")  # noqa: PTH104 - no pathlib in PID 1
+    files.replace_file(folder, name, data, durable=False)

@@ -1,8 +1,8 @@
 """The supervisor: what PID 1 of a leaf does between its first event and its exit code.
 
-Order matters for speed: the agent is forked first, and what only the supervisor needs (json) is loaded while the
-agent already starts. It ends everything at the deadline, takes the agent's events, and writes the outcome after the
-last process of the leaf is gone, so that nothing inside can change it.
+Order matters for speed: what both sides need for the agent's first event (json) is loaded once, before the fork;
+what only the end needs is loaded later. It ends everything at the deadline, takes the agent's events, and writes
+the outcome after the last process of the leaf is gone, so that nothing inside can change it.
 
 Exit codes: 0 completed, 3 failed, 4 timed out, 5 killed by the memory limit, 6 model denied or budget exhausted,
 143 interrupted.
@@ -84,6 +84,10 @@ class Supervisor:
 
     def run(self) -> int:
         """Start, watch, conclude."""
+        from orchestrator import layout
+        from orchestrator.agents.intake import Intake
+        from orchestrator.agents.sink import Sink, encode, open_events_file
+
         events, events_end = os.pipe2(os.O_CLOEXEC)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         if self.agent in OVER_TCP:
@@ -92,11 +96,6 @@ class Supervisor:
             self.pid = process.fork(lambda: self._become_agent(events_end), stdout=output_end)
         self._output_end = output_end
         os.close(events_end)
-
-        from orchestrator import layout
-        from orchestrator.agents.intake import Intake
-        from orchestrator.agents.sink import Sink, encode, open_events_file
-
         sink = Sink(1, open_events_file(f"{self.places.outbox}/{layout.EVENTS_FILE}"))
         sink.write(self._first_event, essential=True, to_stdout=False)
         intake = Intake(events, output, sink)

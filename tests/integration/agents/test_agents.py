@@ -43,7 +43,7 @@ def test_it_changes_the_worktree_and_says_so(leaf, image_of, says, agent):
 @pytest.mark.parametrize(
     ("code", "status"), [("budget_exhausted", "budget_exhausted"), ("model_not_allowed", "model_denied")]
 )
-def test_a_refusal_of_the_gate_has_its_own_end(leaf, image_of, says, fails, agent, code, status):  # noqa: PLR0917
+def test_a_refusal_of_the_gate_has_its_own_end(leaf, image_of, says, fails, agent, code, status):
     refusal = fails(403, kind="school_gate", code=code, message="That is all.")
     scripted = leaf.model(says("", FORMS[agent][0]), refusal)
     ended, _ = leaf.start(agent, image_of(agent)).finish()
