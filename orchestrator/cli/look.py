@@ -127,33 +127,53 @@ def logs(
     as_json: bool = typer.Option(False, "--json", help="The log's own JSON lines."),
 ) -> None:
     """Show what happened in a bead; -f follows it and ends with its outcome."""
-    from orchestrator.cli.live import Live, summary
-    from orchestrator.cli.terminal import Terminal
     from orchestrator.principal.journal import log_path
-    from orchestrator.principal.report import Report
 
     path = log_path(_home(), bead)
     if not path.exists():
         path = log_path(_home(), _bead(bead)["bead"])
-    live = Live(Terminal(sys.stdout))
+    show = _Printer(as_json=as_json)
     for line in _lines(path, follow=follow):
-        if as_json:
-            print(line, flush=True)
-        entry = json.loads(line)
+        code = show.line(line)
+        if code is not None and follow:
+            raise typer.Exit(code)
+
+
+class _Printer:
+    """Shows lines of a bead's log; the last one carries the outcome's number."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        from orchestrator.cli.live import Live
+        from orchestrator.cli.terminal import Terminal
+
+        self._as_json = as_json
+        self._terminal = Terminal(sys.stdout)
+        self._live = Live(self._terminal)
+
+    def line(self, text: str) -> int | None:
+        """Show one line; return the exit code that it carries."""
+        entry = json.loads(text)
+        if self._as_json:
+            print(text, flush=True)
+        else:
+            self._show(entry)
+        return int(entry["exit_code"]) if entry.get("kind") == "end" else None
+
+    def _show(self, entry: dict[str, Any]) -> None:
+        from orchestrator.cli.live import summary
+        from orchestrator.principal.report import Report
+
         match entry.get("kind"):
-            case "step" if not as_json and entry["state"] == "started":
-                live.step_started(entry["name"])
-            case "step" if not as_json:
-                live.step_ended(entry["name"], entry["ms"], ok=entry["state"] == "done")
-            case "agent" if not as_json:
-                live.agent_event(entry["event"])
-            case "note" if not as_json:
-                live.note(entry["text"])
+            case "step" if entry["state"] == "started":
+                self._live.step_started(entry["name"])
+            case "step":
+                self._live.step_ended(entry["name"], entry["ms"], ok=entry["state"] == "done")
+            case "agent":
+                self._live.agent_event(entry["event"])
+            case "note":
+                self._live.note(entry["text"])
             case "end":
-                if not as_json:
-                    summary(Terminal(sys.stdout), Report(**entry["report"]))
-                if follow:
-                    raise typer.Exit(entry["exit_code"])
+                summary(self._terminal, Report(**entry["report"]))
             case _:
                 pass
 
