@@ -54,7 +54,7 @@ def seconds_until_due(bag: Mapping[str, Any], teacher: str, backoff: float = BAC
         elapsed = (datetime.now(UTC) - last).total_seconds()
     except (ValueError, TypeError):  # no time, or one without a zone: written by something else
         return 0.0
-    return max(0.0, pause - elapsed) if elapsed >= 0 else pause
+    return max(0.0, pause - elapsed) if elapsed >= 0 else 0.0  # a clock that was put back must not mean for ever
 
 
 def was_interrupted(bag: Mapping[str, Any], teacher: str) -> bool:

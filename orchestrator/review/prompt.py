@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.review.answer import SCHEMA
-from orchestrator.review.budget import TEXT_LIMIT
+from orchestrator.review.budget import TEXT_LIMIT, clip
 from orchestrator.review.lenses import lenses_of
 from orchestrator.review.visible import visible, visible_line
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from orchestrator.review.budget import Selection
     from orchestrator.review.evidence import Evidence
+
+REPORT: Final = "report"
+"""Name of the fence around the student's report."""
 
 _MESSAGES_SHOWN: Final = 20
 _FILES_SHOWN: Final = 400
@@ -82,16 +85,14 @@ class Fence:
         self.boundary = boundary or secrets.token_hex(16)
         self.hidden: dict[str, Counter[str]] = {}
 
-    def wrap(self, name: str, text: str, path: str = "", *, known: Counter[str] | None = None, limit: int = 0) -> str:
+    def wrap(self, name: str, text: str, path: str = "", *, known: Counter[str] | None = None) -> str:
         """Return the text between two boundary lines.
 
         ``path`` is untrusted too and is written as a JSON string. ``known`` are hidden characters that were made
-        visible before. A ``limit`` above 0 cuts what is shown, after hidden characters were written out.
+        visible before.
         """
         shown, hidden = visible(text)
         hidden += known or Counter()
-        if limit:
-            shown = shown[:limit]
         label = name
         if path:
             path_shown, path_hidden = visible(path)
@@ -130,14 +131,16 @@ def user_prompt(evidence: Evidence, output: str, selection: Selection, fence: Fe
     cut: list[str] = []
 
     def fenced(name: str, text: str) -> str:
-        if len(text) > TEXT_LIMIT:
-            cut.append(f"{name}: the first {TEXT_LIMIT} of {len(text)} characters are shown")
-        return fence.wrap(name, text[:TEXT_LIMIT], limit=TEXT_LIMIT)
+        shown, hidden = visible(text)  # first: written out, hidden characters take more room
+        shown, missing = clip(shown, TEXT_LIMIT)
+        if missing:
+            cut.append(f"{name}: the first {TEXT_LIMIT} of {TEXT_LIMIT + missing} characters are shown")
+        return fence.wrap(name, shown, known=hidden)
 
     body = [
         "The task:\n" + fenced("task", evidence.task or "(no task text)"),
         *_wanted(evidence, fenced),
-        "What the student reports (claims, not evidence):\n" + fenced("report", output or "(nothing)"),
+        "What the student reports (claims, not evidence):\n" + fenced(REPORT, output or "(nothing)"),
         *_said(evidence, fenced),
         _changes(evidence, fence, cut),
         "What the principal's own run of the repository's check said:\n" + _verification(evidence, fence),

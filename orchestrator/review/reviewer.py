@@ -13,7 +13,7 @@ from orchestrator.review.answer import Answer, Criterion, Finding, parse_answer
 from orchestrator.review.budget import DEFAULT_BUDGET, Selection, select
 from orchestrator.review.lenses import lens_names, lenses_of
 from orchestrator.review.model import Message, ModelClient, Usage
-from orchestrator.review.prompt import Fence, system_prompt, user_prompt
+from orchestrator.review.prompt import REPORT, Fence, system_prompt, user_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,8 @@ class Reviewer:
         selection = select(evidence, self._budget)
         asked = _Asked()
         answer, cut = self._look(evidence, output, selection, deadline, asked, adversarial=False)
+        if not evidence.files and any(entry.startswith(REPORT) for entry in cut):  # then the report is the work
+            selection = replace(selection, unseen=(*selection.unseen, "(the end of the report)"))
         own = _unreviewed(selection)
         second_look = answer.verdict == scoring.PASS and not answer.findings
         if second_look:
@@ -201,7 +203,7 @@ def _unreviewed(selection: Selection) -> tuple[Finding, ...]:
             issue_class="unreviewed_change",
             severity=severity,
             citation="",
-            description="The change is larger than what one review reads; a part of it was judged by nobody.",
+            description="The work is larger than what one review reads; a part of it was judged by nobody.",
             suggestion="Split the task, or raise SCHOOL_REVIEW_BUDGET and run `school review` again.",
         )
         for paths, severity in ((selection.unseen, "HIGH"), (selection.unseen_locks, "MEDIUM"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.bookbag import ready_beads
 from orchestrator.bookbag.signal import SUFFIX
 from orchestrator.bookbag.wait import Watcher
+from orchestrator.review.claim import sweep_claims
 from orchestrator.teacher import health, sleep
 from orchestrator.teacher.cycle import NEVER, ReviewCycle
 from orchestrator.teacher.history import History
@@ -57,6 +58,7 @@ class TeacherLoop:
 
     def run(self) -> None:
         """Review until ``stop()``; then finish what ends soon, put back the rest, and go to sleep."""
+        sweep_claims(self._config.teacher, dirs=self._config.dirs)
         log.info("teacher-%s is awake, session %s", self._config.teacher, self._state.session_id)
         with self._watcher:
             while not self._stop.is_set():

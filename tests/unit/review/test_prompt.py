@@ -118,6 +118,12 @@ def test_what_is_cut_is_named_in_the_prompt_and_in_the_answer(evidence_folder):
     assert "x" * 24_001 not in text
 
 
+def test_hidden_characters_do_not_make_a_cut_silent(evidence_folder):
+    text, cut, _ = build(evidence_folder, output="\u200b" * 10_000 + "the end")
+    assert cut == ("report: the first 24000 of 80007 characters are shown",)
+    assert "Hidden characters in report: U+200B x10000." in text
+
+
 @pytest.mark.parametrize("role", ACCEPTANCE)
 def test_acceptance_depends_on_the_role(evidence_folder, role):
     assert ACCEPTANCE[role] in build(evidence_folder, role=role)[0]

@@ -9,7 +9,7 @@ from orchestrator.bookbag.seal import verify_seal
 from orchestrator.bookbag.validate import validate_bookbag
 from orchestrator.errors import ConfigError, ModelCallError, ReviewError, SealError, TransitionError
 from orchestrator.review import attempts
-from orchestrator.review.claim import Claim
+from orchestrator.review.claim import Claim, sweep_claims
 from orchestrator.review.record import read_seal_key, record_review, record_sync
 from orchestrator.review.reviewer import Reviewer
 from orchestrator.review.sync import review_now
@@ -159,7 +159,7 @@ def test_the_wait_doubles_and_is_bounded_whatever_the_bookbag_says():
     assert 9 < attempts.seconds_until_due(bag(2), "cto") <= 10
     assert 29 < attempts.seconds_until_due(bag(5000), "cto") <= 30
     assert attempts.seconds_until_due(bag(1, "2000-01-01T00:00:00+00:00"), "cto") == 0
-    assert attempts.seconds_until_due(bag(1, "2999-01-01T00:00:00+00:00"), "cto") == 5
+    assert attempts.seconds_until_due(bag(1, "2999-01-01T00:00:00+00:00"), "cto") == 0
     assert attempts.seconds_until_due(bag(1, "yesterday"), "cto") == 0
     assert attempts.seconds_until_due(bag(1, "2000-01-01T00:00:00"), "cto") == 0
     assert attempts.seconds_until_due({"cto_attempts": "x"}, "cto") == 0
@@ -174,6 +174,17 @@ def test_a_claim_is_one_holders_and_leaves_no_file(dirs, tmp_path):
     with Claim(BEAD, "cto", dirs=dirs) as third:
         assert third.try_take()
     assert list((tmp_path / "locks").iterdir()) == []
+
+
+def test_claims_of_killed_teachers_are_swept_and_held_ones_stay(dirs, tmp_path):
+    (tmp_path / "locks").mkdir()
+    for name in ("dead-1~cto.claim", "dead-2~coo.claim", "..~cto.claim", "dead-1.lock"):
+        (tmp_path / "locks" / name).touch()
+    with Claim("held-1", "cto", dirs=dirs) as held:
+        held.try_take()
+        assert sweep_claims("cto", dirs=dirs) == 1
+        left = {path.name for path in (tmp_path / "locks").iterdir()}
+    assert left == {"held-1~cto.claim", "dead-2~coo.claim", "..~cto.claim", "dead-1.lock"}
 
 
 @pytest.fixture

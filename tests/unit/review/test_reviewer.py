@@ -91,6 +91,15 @@ def test_a_change_that_nobody_saw_whole_does_not_pass_r44(bag, evidence_folder, 
     assert "Not seen whole" in review.summary
 
 
+def test_a_report_that_is_the_work_and_was_not_read_whole_does_not_pass_r44(
+    bag, evidence_folder, make_answer, scripted
+):
+    evidence = evidence_folder.write(files=[], role="searcher").read()
+    long = bag | {"output": "claim\n" * 10_000}
+    review = Reviewer("coo", scripted(make_answer("PASS", "LOW")), "m").review(long, evidence)
+    assert (review.verdict, review.findings[0].section) == ("FAIL", "(the end of the report)")
+
+
 def test_an_unknown_teacher_is_refused(scripted):
     with pytest.raises(ReviewError, match="ceo"):
         Reviewer("ceo", scripted(), "m")

@@ -145,6 +145,27 @@ def _review() -> str:
     return json.dumps({"verdict": "PASS", "confidence": 1, "summary": "s", "ac_met": [], "findings": [finding]})
 
 
+def test_a_flag_that_is_raised_again_during_the_review_asks_for_another_look(school, wait, monkeypatch):
+    looks: list[str] = []
+    real = cycle_module.ReviewCycle.run
+
+    def spy(self, name):
+        looks.append(name)
+        return real(self, name)
+
+    monkeypatch.setattr(cycle_module.ReviewCycle, "run", spy)
+    school.server.reply = 403
+    school.server.gate.clear()
+    bead = school.bead()
+    loop = school.start("cto", attempts=1)
+    wait(lambda: school.server.asked)
+    BookbagSignal(bead, dirs=school.dirs).ready()
+    wait(lambda: bead in loop._raised)
+    school.server.gate.set()
+    wait(lambda: len(looks) == 2)
+    assert school.bag(bead)["cto_parked"]
+
+
 def test_the_bookbags_lock_is_free_while_the_model_is_asked(school, wait):
     school.server.gate.clear()
     bead = school.bead()
