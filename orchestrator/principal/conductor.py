@@ -207,7 +207,8 @@ class Conductor:
             model=prepared.model,
             command=request.command,
             verification=prepared.verify or "",
-            limits={"wall_s": prepared.budget.wall, "turns": prepared.budget.calls},
+            # one turn more than calls: the budget is for the gate to stop, which is believed
+            limits={"wall_s": prepared.budget.wall, "turns": prepared.budget.calls + 1},
             context=request.context,
         )
 
