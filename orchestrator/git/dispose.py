@@ -110,7 +110,7 @@ def _gone(tree: Path, entry: Path | None) -> bool:
 
 def _entry_of(common_dir: Path, tree: Path) -> Path | None:
     """Return the repository's entry for this worktree: the one whose ``gitdir`` names it."""
-    wanted = os.path.join(os.path.realpath(tree.parent), tree.name, ".git")  # noqa: PTH118 - the last part is no link
+    wanted = _real_parent(tree / ".git")
     try:
         entries = sorted((common_dir / "worktrees").iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +119,14 @@ def _entry_of(common_dir: Path, tree: Path) -> Path | None:
         try:
             named = os.fsdecode((entry / "gitdir").read_bytes()).strip()
         except OSError:
-            continue
-        if os.path.join(os.path.realpath(os.path.dirname(os.path.dirname(named))), *named.split("/")[-2:]) == wanted:  # noqa: PTH118, PTH120
+            named = ""
+        if not named and entry.name == tree.name:  # git was killed while it made the entry; the name is random
+            return entry
+        if named and _real_parent(entry / named) == wanted:  # relative to the entry, or absolute
             return entry
     return None
+
+
+def _real_parent(pointer: Path) -> Path:
+    """Return the path of a worktree's ``.git`` with links resolved above the worktree, which may itself be one now."""
+    return pointer.parent.parent.resolve() / pointer.parent.name

@@ -26,6 +26,9 @@ TIMEOUT = 120.0
 
 STDERR_TAIL = 4096
 
+MINIMUM_VERSION = (2, 38)
+"""The first git that takes ``safe.directory`` from its command line."""
+
 NO_INDEX = {"GIT_INDEX_FILE": "/nonexistent/index"}
 """Environment under which git finds an empty index."""
 
@@ -34,6 +37,7 @@ _CONFIG = (
     "core.fsmonitor=false",
     "protocol.ext.allow=never",
     "submodule.recurse=false",
+    "worktree.useRelativePaths=false",  # it would write an extension into the user's configuration
     "gc.auto=0",
     "maintenance.auto=false",
     # the repository was named by the person who runs this, and nothing of its configuration is run
@@ -195,6 +199,16 @@ def git(
         config=config,
         env=env,
     ).result(timeout=timeout, check=check)
+
+
+def git_version() -> tuple[int, ...]:
+    """Return the version of the git on PATH, for example ``(2, 39, 5)``; ``MINIMUM_VERSION`` is what is needed.
+
+    Raises:
+        GitError: git is not installed.
+    """
+    words = git("version").stdout.decode().split()
+    return tuple(int(part) for part in words[2].split(".") if part.isdecimal())
 
 
 def failure(argv: Sequence[str], code: int, stderr: str) -> GitError:

@@ -27,7 +27,8 @@ LONGEST_PATH = 3800
 _NTFS_DOTGIT = re.compile(rb"(?:\.git|git~1)[ .]*(?:[:\\].*)?", re.IGNORECASE | re.DOTALL)
 # what HFS+ leaves out of a name when it compares: zero-width marks, in UTF-8
 _HFS_IGNORED = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-_GITMODULES = re.compile(rb"\.gitmodules[ .]*(?::.*)?|gitmod~[1-4]|gi7eba~[1-9]", re.IGNORECASE | re.DOTALL)
+# for links: .gitmodules, and every 8.3 name that it could have on Windows
+_GITMODULES = re.compile(rb"(?:\.gitmodules|(?:g[a-z0-9]{0,5})?~[0-9]+)[ .]*(?:[:\\].*)?", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +231,13 @@ def _list(folder: bytes) -> list[os.DirEntry[bytes]]:
 
 def _storable(name: bytes, *, is_link: bool) -> bool:
     """Return whether git takes the name into a tree on every system (verify_path with both protections on)."""
-    if not (name[:1] in b".gG\xe2\xef" or b"\\" in name):
+    if not (name[:1] in b".gG~\xe2\xef" or b"\\" in name):
         return True
     plain = _HFS_IGNORED.sub(b"", name)
-    for part in (name, *name.split(b"\\")):
-        if _NTFS_DOTGIT.fullmatch(part):
-            return False
-    if plain.lower() == b".git":
+    parts = (name, *name.split(b"\\"))  # a backslash is a separator on Windows
+    if plain.lower() == b".git" or any(_NTFS_DOTGIT.fullmatch(part) for part in parts):
         return False
-    return not (is_link and (_GITMODULES.fullmatch(name) or plain.lower() == b".gitmodules"))
+    return not (is_link and (plain.lower() == b".gitmodules" or any(_GITMODULES.fullmatch(part) for part in parts)))
 
 
 def _kind(mode: int) -> str:

@@ -137,3 +137,39 @@ def test_closed_folders_are_deleted_without_root(kit, request):
         request.addfinalizer(lambda: os.seteuid(0))
     remove_tree(tree)
     assert not tree.exists()
+
+
+def test_a_home_behind_a_link_and_a_relative_entry_are_recognised(kit, repo, tmp_path, monkeypatch):
+    """Newer git may write the entry's path relative to the entry."""
+    from orchestrator.git.workspace import Workspace
+
+    (tmp_path / "real").mkdir()
+    (tmp_path / "home").symlink_to("real")
+    for number, relative in enumerate((False, True)):
+        folder = tmp_path / "home" / f"bead-{number}"
+        workspace = Workspace.create(repo, repo.head_sha, folder, name=f"study-{number}", lock_dir=tmp_path / "locks")
+        entry = repo.common_dir / "worktrees" / workspace.name
+        if relative:
+            pointer = os.path.relpath(tmp_path / "real" / f"bead-{number}" / workspace.name / ".git", entry)
+            (entry / "gitdir").write_text(pointer + "\n")
+        (workspace.tree / ".git").unlink()  # so that git itself can't remove it
+        assert dispose_worktree(repo.common_dir, workspace.tree, lock_dir=tmp_path / "locks")
+        assert entries(repo) == []
+
+
+def test_two_worktrees_of_one_name_are_told_apart(kit, school, repo, tmp_path):
+    kit.git(repo.root, "worktree", "add", "-q", "--detach", str(tmp_path / "study-coder-00000001"))
+    workspace = school.workspace(repo)
+    assert workspace.name == "study-coder-00000001"
+    assert workspace.entry_name() == "study-coder-000000011"
+    assert dispose_workspace(workspace)
+    assert entries(repo) == ["study-coder-00000001"]
+    assert (tmp_path / "study-coder-00000001/README").exists()
+
+
+def test_what_a_killed_create_left_goes(kit, school, repo, tmp_path):
+    """R-49: the entry is there and half written, the folder is not; another broken entry is not ours."""
+    for name in ("study-coder-ab12cd34", "somebody"):
+        kit.write(repo.common_dir / "worktrees" / name, {"locked": "initializing"})
+    assert dispose_worktree(repo.common_dir, tmp_path / "study-coder-ab12cd34", lock_dir=school.locks)
+    assert entries(repo) == ["somebody"]

@@ -4,8 +4,8 @@ import os
 import socket
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +16,7 @@ from orchestrator.git.dispose import dispose_workspace
 from orchestrator.git.freeze import FileChange, freeze
 from orchestrator.git.gitdir import Identity
 from orchestrator.git.landing import keep
-
-if TYPE_CHECKING:
-    from orchestrator.git.workspace import Workspace
+from orchestrator.git.workspace import Workspace
 
 
 def student_git(workspace: Workspace, *args: str) -> str:
@@ -342,3 +340,28 @@ def test_freezing_any_edit_reproduces_exactly_the_tree(kit, school, repo, edits)
         }
     finally:
         assert dispose_workspace(workspace)
+
+
+def test_a_file_is_read_again_only_when_its_status_says_so(school, repo, owner, monkeypatch):
+    """The hand-over's change of owner must not make the freeze read the whole tree."""
+    from orchestrator.git import scan
+
+    workspace = school.workspace(repo, owner=owner)
+    later = workspace.handed_over_ns + 1_000_000_000
+    read: list[bytes] = []
+    real = scan.open_regular
+    monkeypatch.setattr(scan, "open_regular", lambda path: read.append(path) or real(path))
+    (workspace.tree / "src/a.py").write_text("a = 2\n")
+    frozen = freeze(replace(workspace, handed_over_ns=later), "One")
+    assert [change.path for change in frozen.files_changed] == ["src/a.py"]
+    assert {path.rpartition(b"/")[2] for path in read} == {b"a.py"}
+
+
+def test_freezing_twice_and_after_a_crash_gives_the_same_tree(school, repo):
+    workspace = school.workspace(repo)
+    (workspace.tree / "n").write_text("n")
+    first = freeze(workspace, "Once", when=1)
+    (workspace.trusted / "objects/pack/tmp_pack_left").write_bytes(b"PACK")
+    second = freeze(Workspace.load(workspace.folder, lock_dir=school.locks), "Once", when=1)
+    assert first == second
+    land(workspace, second)

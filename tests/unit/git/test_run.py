@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import GitError
 from orchestrator.git.locks import repository_lock
-from orchestrator.git.run import environment, git, start
+from orchestrator.git.run import MINIMUM_VERSION, environment, git, git_version, start
 
 
 def test_no_git_variable_of_the_caller_reaches_git(repo, monkeypatch, tmp_path):
@@ -56,3 +56,7 @@ def test_a_repositorys_lock_is_waited_for_and_is_outside_of_it(repo, tmp_path):
             pass
     with file.open() as free:
         fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_the_installed_git_is_recent_enough():
+    assert git_version() >= MINIMUM_VERSION
