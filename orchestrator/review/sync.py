@@ -5,9 +5,10 @@ The same code with the same keys, one seal per teacher marked ``sync`` (R-39), a
 
 from __future__ import annotations
 
-import concurrent.futures
+import threading
 import time
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.bookbag import read_bookbag, verdict_of
@@ -94,9 +95,27 @@ def review_now(
     asked = [teacher for teacher in teachers if not verdict_of(bag, teacher)]
 
     fallback = _Fallback(bead, dirs, evidence, attempts, backoff, sleep)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(asked))) as pool:
-        reviews = list(pool.map(lambda teacher: fallback.review(reviewers[teacher]), asked))
-    return record_sync(bead, [review for review in reviews if review is not None], keys, dirs=dirs)
+    futures = [_started(fallback.review, reviewers[teacher]) for teacher in asked]
+    try:
+        wait(futures)  # all of them: when one fails for good, the other's attempts are counted to the end
+        reviews = [future.result() for future in futures]
+        return record_sync(bead, [review for review in reviews if review is not None], keys, dirs=dirs)
+    finally:  # Ctrl-C, or the other one failed: what was not recorded is nobody's fault and counts as no attempt
+        fallback.put_back()
+
+
+def _started(review: Callable[[Reviewer], Review | None], reviewer: Reviewer) -> Future[Review | None]:
+    """Run a review in a thread that does not keep the process alive: who is cancelled must not wait for a model."""
+    future: Future[Review | None] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(review(reviewer))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks the future
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=f"review as {reviewer.teacher}", daemon=True).start()
+    return future
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,13 @@ class _Fallback:
     attempts: int
     backoff: float
     sleep: Callable[[float], None]
+    notes: dict[str, str] = field(default_factory=dict)  # teacher -> note of its pick-up, until it failed
+
+    def put_back(self) -> None:
+        """Undo the pick-ups that led neither to a verdict nor to a counted attempt."""
+        for teacher in list(self.notes):
+            if note := self.notes.pop(teacher, ""):
+                put_back(self.bead, teacher, note, dirs=self.dirs)
 
     def review(self, reviewer: Reviewer) -> Review | None:
         """Try until there is a review; None when the teacher has spoken itself meanwhile."""
@@ -135,13 +161,13 @@ class _Fallback:
         if note is None:
             reason = bag.get(f"{teacher}_parked") or "its lock was not to be had in time"
             raise ReviewError(f"{teacher.upper()} can't review {self.bead}: {reason}")
+        self.notes[teacher] = note
         try:
             return reviewer.review(bag, read_evidence(self.evidence, self.bead)), False
         except (ReviewError, BookbagError) as error:
+            if not self.notes.pop(teacher, ""):  # put back meanwhile
+                raise
             after = count_attempt(self.bead, teacher, error.message, note, limit=self.attempts, dirs=self.dirs)
             if after is None or is_parked(after, teacher):
                 raise
             return None, True
-        except BaseException:  # Ctrl-C: nobody's fault, so it does not count
-            put_back(self.bead, teacher, note, dirs=self.dirs)
-            raise

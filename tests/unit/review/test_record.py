@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -240,7 +241,32 @@ def test_the_fallback_tries_again_and_then_fails_closed_r37(fallback, dirs, make
     assert (bag["state"], bag["cto_verdict"], bag["coo_verdict"]) == ("WRITTEN", "", "")
     assert (len(bag["cto_attempts"]), len(bag["coo_attempts"])) == (3, 1)
     assert bag["cto_parked"]
+    assert bag["coo_picked_up_at"] == ""  # its review was good and was not recorded: no fault of its own
     assert sorted(pauses) == [5, 5, 10]
+
+
+def test_ctrl_c_does_not_wait_for_the_model_and_counts_no_attempt(fallback, dirs, monkeypatch):
+    asked, answer = threading.Event(), threading.Event()
+
+    class Silent:
+        def complete(self, model, messages, *, bead, deadline):
+            asked.set()
+            answer.wait(60)
+            raise ModelCallError("too late")
+
+    def interrupted(futures):
+        assert asked.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.review.sync.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fallback({"cto": Silent()}, teachers=("cto",))
+    answer.set()
+    for thread in threading.enumerate():
+        if thread.name == "review as cto":
+            thread.join(60)
+    bag = read_bookbag(BEAD, dirs=dirs)
+    assert (bag["cto_attempts"], bag["cto_picked_up_at"]) == ([], "")
 
 
 def test_the_fallback_of_a_parked_bead_costs_no_token(fallback, dirs, written, scripted):
