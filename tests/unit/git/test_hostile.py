@@ -10,7 +10,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.git.dispose import dispose_workspace
@@ -271,19 +271,26 @@ ODD = st.sampled_from(
 )
 
 
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("scratch")
+    subprocess.run(["git", "init", "-q", "--bare", str(path)], check=True)
+    return path
+
+
+@settings(deadline=None)
 @given(st.lists(ODD, min_size=1, max_size=4).map("".join), st.booleans())
-def test_every_name_that_passes_is_one_that_git_takes(name, link):
+def test_every_name_that_passes_is_one_that_git_takes(scratch, name, link):
     """Compared with git's own check (verify_path); what we refuse beyond it is only a name git would take, too."""
     if name in {".", ".."} or len(name) > 200:
         return
     mode = "120000" if link else "100644"
     empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
     protect = ["-c", "core.protectNTFS=true", "-c", "core.protectHFS=true"]
-    git_dir = _scratch()
     done = subprocess.run(
         [
             "git",
-            f"--git-dir={git_dir}",
+            f"--git-dir={scratch}",
             *protect,
             "update-index",
             "--add",
@@ -293,24 +300,12 @@ def test_every_name_that_passes_is_one_that_git_takes(name, link):
         ],
         capture_output=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "GIT_INDEX_FILE": f"{git_dir}/scratch-{os.getpid()}"},
+        env={"PATH": os.environ["PATH"], "GIT_INDEX_FILE": f"{scratch}/scratch"},
     )
     if _storable(os.fsencode(name), is_link=link):
         assert done.returncode == 0, done.stderr
     else:
         assert ".git" in name.lower() or "~" in name or "\u200c" in name or "\ufeff" in name or "\u206a" in name
-
-
-_made: list[str] = []
-
-
-def _scratch() -> str:
-    if not _made:
-        import tempfile
-
-        _made.append(tempfile.mkdtemp())
-        subprocess.run(["git", "init", "-q", "--bare", _made[0]], check=True)
-    return _made[0]
 
 
 def test_a_socket_and_a_pipe_in_place_of_tracked_files_do_not_block(school, repo):
