@@ -86,11 +86,15 @@ def test_a_command_gets_its_environment_and_its_output_is_kept(slot, model, says
     assert {"stderr", "stdout"} == {event["stream"] for event in events if event["type"] == "output"}
 
 
-@pytest.mark.parametrize(("command", "reason"), [("exit 7", "code 7"), ("kill -9 $$", "signal 9"), ("", "needs")])
-def test_a_command_that_fails_is_a_failure(slot, start, command, reason):
-    code, _ = finish(start("command", command=command))
+@pytest.mark.parametrize(
+    ("command", "reason", "number"),
+    [("exit 7", "code 7", 7), ("kill -9 $$", "signal 9", 137), ("", "needs", None)],
+)
+def test_a_command_that_fails_is_a_failure(slot, start, command, reason, number):
+    code, events = finish(start("command", command=command))
     assert code == 3
     assert reason in slot.outcome()["reason"]
+    assert events[-2].get("command_exit_code") == number
 
 
 def test_a_sigterm_reaches_the_command_and_is_an_interruption(slot, start):
