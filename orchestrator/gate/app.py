@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from orchestrator.gate.buffers import Buffers
 from orchestrator.gate.forward import REVOKED, STOPPING, Forwarder
 from orchestrator.gate.grants import Grant
 from orchestrator.gate.log import REFUSAL_SAMPLE, REFUSALS_LOGGED, CallLog
@@ -34,6 +35,8 @@ class Gate:
         self.root = root
         self.upstream = upstream
         self.log = CallLog(root / "log")
+        self._url = "http://omniroute" if upstream.startswith("unix:") else upstream
+        self._buffers = Buffers()
         self._silence = silence
         self._state = State(root / "state")
         self._grants: dict[str, Grant] = {}
@@ -47,7 +50,12 @@ class Gate:
         Their folders stay: the principal makes a teacher's folder, and mounts it, before it asks for the grant.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE)
+        connector: aiohttp.BaseConnector
+        if self.upstream.startswith("unix:"):  # the host's relay to an OmniRoute on its loopback
+            path = self.upstream.removeprefix("unix:")
+            connector = aiohttp.UnixConnector(path, limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE)
+        else:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=UPSTREAM_KEEPALIVE)
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=timeout,
@@ -124,7 +132,9 @@ class Gate:
     async def _open(self, grant: Grant) -> None:
         if self._session is None:
             raise RuntimeError("Gate.start() was not called")
-        forwarder = Forwarder(grant, self._session, self.upstream, on_call=self._called, on_refusal=self._refused)
+        forwarder = Forwarder(
+            grant, self._session, self._url, self._buffers, on_call=self._called, on_refusal=self._refused
+        )
         socket = GrantSocket(self.root / "sockets" / grant.name, forwarder.handle)
         await socket.open()
         self._sockets[grant.name] = socket

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import logging
 import time
@@ -13,6 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from orchestrator.gate import limits, routes
+from orchestrator.gate.buffers import Buffers, Hold, too_complex
 from orchestrator.gate.meters import Call, EventScanner
 from orchestrator.gate.routes import Refusal
 
@@ -25,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 BEAD_HEADER = "X-School-Bead"
 BODY_SECONDS = 60.0  # a client that sends its body slower than this is let go
-BUFFER_LIMIT = 64 << 20  # bytes of request bodies that one grant may have in memory
+LARGE = 1 << 20  # bytes; a larger body is sent in pieces, so that other calls get their turn
 ANSWER_LIMIT = 64 << 20  # bytes of an answer that does not stream
 REVOKED, DEADLINE, STOPPING = "revoked", "deadline", "stopping"
 ABORTED = {
@@ -50,6 +52,7 @@ class Forwarder:
         grant: Grant,
         session: aiohttp.ClientSession,
         upstream: str,
+        buffers: Buffers,
         *,
         on_call: Callable[[Call], None],
         on_refusal: Callable[[Grant, dict[str, Any]], None],
@@ -57,6 +60,7 @@ class Forwarder:
         self._grant = grant
         self._session = session
         self._upstream = upstream.rstrip("/")
+        self._buffers = buffers
         self._on_call = on_call
         self._on_refusal = on_refusal
 
@@ -68,16 +72,13 @@ class Forwarder:
             return self._refuse(request, bead, refusal)
         if request.raw_path.partition("?")[0] == routes.MODELS:
             return self._models()
-        size = 0
-        try:
-            raw = await self._read(request)
-            if isinstance(raw, Refusal):
-                return self._refuse(request, bead, raw)
-            size = len(raw)
-            self._grant.buffered += size
-            return await self._call(request, bead, raw)
-        finally:
-            self._grant.buffered -= size
+        with Hold(self._buffers, self._grant) as hold:
+            raw = await self._read(request, hold)
+            prepared = raw if isinstance(raw, Refusal) else self._prepare(request, bead, raw)
+            del raw  # a call may take minutes: what was read must not lie about meanwhile
+            if isinstance(prepared, Refusal):
+                return self._refuse(request, bead, prepared)
+            return await self._call(request, *prepared)
 
     def _models(self) -> web.Response:
         """Only the grant's own aliases: what else the gateway has is nobody's business here."""
@@ -86,7 +87,7 @@ class Forwarder:
         ]
         return web.json_response({"object": "list", "data": data})
 
-    async def _read(self, request: web.BaseRequest) -> bytes | Refusal:
+    async def _read(self, request: web.BaseRequest, hold: Hold) -> bytes | Refusal:
         parts: list[bytes] = []
         size = 0
         try:
@@ -96,7 +97,7 @@ class Forwarder:
                     size += len(chunk)
                     if size > routes.BODY_LIMIT:
                         return routes.too_large()
-                    if self._grant.buffered + size > BUFFER_LIMIT:
+                    if not hold.take(len(chunk)):
                         return Refusal(429, "parallel_limit", "Too many large bodies at once.", retry_after=1)
         except TimeoutError:
             return Refusal(408, "body_too_slow", f"The body did not arrive within {BODY_SECONDS:.0f} s.")
@@ -104,21 +105,23 @@ class Forwarder:
             return Refusal(400, "bad_request", f"The body can't be read: {type(error).__name__}.")
         return b"".join(parts)
 
-    async def _call(self, request: web.BaseRequest, bead: str | None, raw: bytes) -> web.StreamResponse:
-        route = request.raw_path.partition("?")[0]
+    def _prepare(self, request: web.BaseRequest, bead: str | None, raw: bytes) -> tuple[Call, bytes] | Refusal:
+        """Start a call for a body and return it with what is to be sent; or say why not."""
+        if too_complex(raw):
+            return Refusal(413, "body_too_complex", "The body holds too many values.")
         try:
             body = json.loads(raw, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            return self._refuse(request, bead, Refusal(400, "bad_request", "The body is not a JSON object."))
-        admitted = limits.admit(self._grant, bead=bead, route=route, body=body, size=len(raw))
-        if isinstance(admitted, Refusal):
-            model = body.get("model")
-            return self._refuse(request, bead, admitted, model=model if isinstance(model, str) else None)
-        call = admitted
+            return Refusal(400, "bad_request", "The body is not a JSON object.")
+        route = request.raw_path.partition("?")[0]
+        call = limits.admit(self._grant, bead=bead, route=route, body=body, size=len(raw))
+        return call if isinstance(call, Refusal) else (call, _outgoing(call, body))
+
+    async def _call(self, request: web.BaseRequest, call: Call, payload: bytes) -> web.StreamResponse:
         try:
-            return await self._forward(request, call, _outgoing(call, body))
+            return await self._forward(request, call, payload)
         except asyncio.CancelledError:
             call.code = call.code or "client_gone"
             raise
@@ -138,7 +141,8 @@ class Forwarder:
                 call.scope = scope
                 headers = routes.upstream_headers(request.headers, key=self._grant.terms.key, stream=call.stream)
                 url = self._upstream + call.route
-                async with self._session.post(url, data=payload, headers=headers, allow_redirects=False) as upstream:
+                data = payload if len(payload) < LARGE else io.BytesIO(payload)
+                async with self._session.post(url, data=data, headers=headers, allow_redirects=False) as upstream:
                     call.status = upstream.status
                     if upstream.content_type == "text/event-stream":
                         response = web.StreamResponse(
@@ -231,14 +235,7 @@ class Forwarder:
             request.transport.close()
         return response
 
-    def _refuse(
-        self,
-        request: web.BaseRequest,
-        bead: str | None,
-        refusal: Refusal,
-        *,
-        model: str | None = None,
-    ) -> web.StreamResponse:
+    def _refuse(self, request: web.BaseRequest, bead: str | None, refusal: Refusal) -> web.StreamResponse:
         for counters in self._grant.counters(bead):
             counters.refused += 1
         if refusal.stopped and self._grant.stopped is None:
@@ -250,7 +247,7 @@ class Forwarder:
             "grant": self._grant.name,
             "bead": bead,
             "route": f"{request.method} {request.raw_path[:200]}",
-            "model": None if model is None else model[:200],
+            "model": refusal.model,
             "status": refusal.status,
             "code": refusal.code,
             "prompt_tokens": None,
@@ -285,4 +282,7 @@ def _outgoing(call: Call, body: dict[str, Any]) -> bytes:
     if call.route == routes.CHAT and call.stream:
         options = body.get("stream_options")
         body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-    return json.dumps(body, separators=(",", ":")).encode()
+    try:
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON can say it, UTF-8 can't
+        return json.dumps(body, separators=(",", ":")).encode()

@@ -7,6 +7,7 @@ waits (429) until it is alone. So a budget is overrun by at most one call.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.gate.meters import Call
@@ -45,7 +46,9 @@ def admit(
     model = body.get("model")
     if not isinstance(model, str) or model not in grant.terms.models:
         allowed = ", ".join(grant.terms.models) or "none"
-        return Refusal(403, "model_not_allowed", f"Model {str(model)[:100]!r} is not allowed here; allowed: {allowed}.")
+        asked = str(model)[:100]
+        message = f"Model {asked!r} is not allowed here; allowed: {allowed}."
+        return Refusal(403, "model_not_allowed", message, model=asked)
     call = Call(grant, bead, route, model, stream=body.get("stream") is True)
     call.reserved_tokens = size // BYTES_PER_TOKEN + _completion_bound(body)
     price = grant.terms.prices.get(model)
@@ -53,7 +56,7 @@ def admit(
         call.reserved_cost = price.cost(size // BYTES_PER_TOKEN, _completion_bound(body))
     refusal = _spent(grant) or _crowded(grant, call)
     if refusal is not None:
-        return refusal
+        return replace(refusal, model=model)
     call.begin()
     return call
 

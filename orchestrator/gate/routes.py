@@ -34,6 +34,7 @@ class Refusal:
     message: str
     stopped: str | None = None
     retry_after: int | None = None
+    model: str | None = None  # that was asked for, where it is known
 
     def response(self) -> web.Response:
         """Return the answer that the client gets."""

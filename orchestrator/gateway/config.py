@@ -25,6 +25,8 @@ REHEARSAL_URL = "http://rehearsal:8080/v1"
 WIRES = ("openai", "anthropic")
 PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/.:-]{0,99}")
+FOREIGN = "omniroute/"
+"""Begins the target of an alias that the user's own OmniRoute resolves, in a way that the school can't see."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -103,8 +105,8 @@ class GatewayConfig:
 
     @property
     def real(self) -> bool:
-        """Whether there is a provider besides rehearsal."""
-        return bool(self.providers)
+        """Whether anything but rehearsal answers."""
+        return bool(self.providers) or self.url is not None
 
     def alias(self, name: str) -> Alias:
         """Return an alias that can be asked.
@@ -113,6 +115,8 @@ class GatewayConfig:
             ConfigError: there is no such alias, or no model fits it.
         """
         found = self.aliases.get(name)
+        if found is None and self.url is not None and ALIAS.fullmatch(name):
+            return _foreign(name, "whatever the OmniRoute in use makes of it")
         if found is None:
             known = ", ".join(self.aliases)
             raise ConfigError(
@@ -160,12 +164,14 @@ def load_config(shipped: Path, home: Home) -> GatewayConfig:
     providers = tuple(
         provider_from(name, data, presets) for name, data in _mapping(own.get("providers"), "providers").items()
     )
-    aliases = _aliases(_mapping(base.get("aliases"), "aliases"), _mapping(own.get("aliases"), "aliases"), providers)
+    url = _text(own, "url")
+    shipped_aliases, own_aliases = (_mapping(data.get("aliases"), "aliases") for data in (base, own))
+    aliases = _aliases(shipped_aliases, own_aliases, providers, foreign=url is not None)
     return GatewayConfig(
         providers,
         aliases,
         presets,
-        url=_text(own, "url"),
+        url=url,
         admin_password_file=_text(own, "admin_password_file"),
         shared_key_file=_text(own, "shared_key_file"),
     )
@@ -254,7 +260,9 @@ def _amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
-def _aliases(shipped: Mapping[Any, Any], own: Mapping[Any, Any], providers: tuple[Provider, ...]) -> dict[str, Alias]:
+def _aliases(
+    shipped: Mapping[Any, Any], own: Mapping[Any, Any], providers: tuple[Provider, ...], *, foreign: bool
+) -> dict[str, Alias]:
     priced = {f"{provider.name}/{model.name}": model.price for provider in providers for model in provider.models}
     found: dict[str, Alias] = {}
     for name in (*shipped, *(extra for extra in own if extra not in shipped)):
@@ -265,6 +273,9 @@ def _aliases(shipped: Mapping[Any, Any], own: Mapping[Any, Any], providers: tupl
         chosen = own.get(name)
         retries = data.get("retries", 1)
         about = str(data.get("about", "an alias of this home"))
+        if not providers and foreign:
+            found[name] = _foreign(name, about)
+            continue
         if not providers:
             found[name] = Alias(name, about, (f"{REHEARSAL}/{REHEARSAL}",), Price(0.0, 0.0), retries)
             continue
@@ -272,10 +283,14 @@ def _aliases(shipped: Mapping[Any, Any], own: Mapping[Any, Any], providers: tupl
             _chosen(chosen, where, priced) if chosen is not None else _all(priced, free=bool(data.get("free_only")))
         )
         found[name] = Alias(name, about, targets, _dearest([priced[target] for target in targets]), retries)
-    found[REHEARSAL] = Alias(
-        REHEARSAL, "the scripted model, no real one", (f"{REHEARSAL}/{REHEARSAL}",), Price(0.0, 0.0), 0
-    )
+    scripted = () if foreign else (f"{REHEARSAL}/{REHEARSAL}",)
+    about = "the scripted model; only the school's own OmniRoute reaches it" if foreign else "the scripted model"
+    found[REHEARSAL] = Alias(REHEARSAL, about, scripted, Price(0.0, 0.0), 0)
     return found
+
+
+def _foreign(name: str, about: str) -> Alias:
+    return Alias(name, about, (FOREIGN + name,), None)
 
 
 def _all(priced: Mapping[str, Price | None], *, free: bool) -> tuple[str, ...]:

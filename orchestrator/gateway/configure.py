@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ConfigError, GatewayError
-from orchestrator.gateway.config import REHEARSAL, REHEARSAL_URL, Alias, GatewayConfig, Model, Price, Provider
+from orchestrator.gateway.config import FOREIGN, REHEARSAL, REHEARSAL_URL, Alias, GatewayConfig, Model, Price, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,17 +44,18 @@ def configure(
 ) -> None:
     """Apply a configuration. ``say`` is told of each change.
 
+    In an OmniRoute that is not the school's own only what is ours is touched: no settings, no rehearsal.
+
     Raises:
         ConfigError: a provider is new and its key is not at hand.
         GatewayError: OmniRoute refused something.
     """
     environ = os.environ if environ is None else environ
     rehearsal = Provider(REHEARSAL, "openai", REHEARSAL_URL, (Model(REHEARSAL, Price(0.0, 0.0)),))
-    providers = (rehearsal, *config.providers)
-    # answers of one key's cache were seen with another key: off before anything is asked
-    omniroute.call("PUT", "/api/settings/cache-config", CACHE)
-    omniroute.call("PUT", "/api/settings/memory", MEMORY)
-    omniroute.call("PATCH", "/api/resilience", RESILIENCE)
+    own = config.url is None
+    providers = (rehearsal, *config.providers) if own else config.providers
+    if own:
+        _settings(omniroute)
     nodes = {node["name"]: node for node in omniroute.call("GET", "/api/provider-nodes")["nodes"]}
     connections = omniroute.call("GET", "/api/providers")["connections"]
     for provider in providers:
@@ -65,6 +66,13 @@ def configure(
         if name.startswith(OURS) and name not in wanted:
             say(f"removing provider {name.removeprefix(OURS)}")
             _remove_node(omniroute, node, connections)
+
+
+def _settings(omniroute: OmniRoute) -> None:
+    # answers of one key's cache were seen with another key: off before anything is asked
+    omniroute.call("PUT", "/api/settings/cache-config", CACHE)
+    omniroute.call("PUT", "/api/settings/memory", MEMORY)
+    omniroute.call("PATCH", "/api/resilience", RESILIENCE)
 
 
 def _provider(
@@ -136,6 +144,8 @@ def _combos(omniroute: OmniRoute, aliases: Mapping[str, Alias], say: Callable[[s
     combos = {combo["name"]: combo for combo in omniroute.call("GET", "/api/combos")["combos"]}
     mappings = {entry["pattern"]: entry for entry in omniroute.call("GET", "/api/model-combo-mappings")["mappings"]}
     for alias in aliases.values():
+        if any(target.startswith(FOREIGN) for target in alias.targets):
+            continue
         name = alias.name.replace(":", "__")  # a combo's name may not hold a colon; a mapping's pattern may
         combo = combos.get(name)
         if not alias.targets:

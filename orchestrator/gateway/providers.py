@@ -146,11 +146,14 @@ def use_gateway(
         for key, value in (("admin_password_file", admin_password_file), ("shared_key_file", shared_key_file)):
             if value is not None:
                 data[key] = str(Path(value).expanduser().absolute())
+        warnings = [
+            "Its caches, memory and request limits stay as they are, and rehearsal is not reachable through it."
+        ]
         if admin_password_file is None:
-            warnings = [
+            warnings += [
                 "Without the admin's password every bead uses the same key: OmniRoute's log can't tell beads apart.",
                 "Revoking a bead closes its socket at the gate; the key itself stays valid.",
-                "Aliases and providers are whatever that OmniRoute has; its caches may be on.",
+                "Aliases and providers are whatever that OmniRoute has.",
             ]
     _write_checked(home, shipped, data)
     return warnings

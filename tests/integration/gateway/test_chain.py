@@ -1,4 +1,4 @@
-"""Gate, OmniRoute and rehearsal together (R-27, R-53, R-54, R-56)."""
+"""Gate, OmniRoute and rehearsal together (R-54, R-56)."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def school(gate_root):
     def run(test, **options):
         async def body():
             school = School(gate_root)
-            app = web.Application()
+            app = web.Application(client_max_size=64 << 20)
             app.router.add_route("*", "/{path:.*}", school.upstream.handle)
             server = TestServer(app)
             await server.start_server()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -140,6 +141,72 @@ def test_a_body_over_the_limit_is_refused(school, helpers, monkeypatch, chunked)
         async with school.client().post(CHAT, data=parts() if chunked else body) as answer:
             assert answer.status == 413
         assert school.upstream.seen == []
+
+    school(test)
+
+
+def test_a_body_of_countless_values_is_refused_before_it_is_parsed(school, helpers):
+    async def test(school):
+        await school.gate.put("g", helpers.terms())
+        body = io.BytesIO(b'{"model":"m","x":[' + b"[]," * 400_000 + b"[]]}")
+        async with school.client().post(CHAT, data=body) as answer:
+            assert answer.status == 413
+            assert (await answer.json())["error"]["code"] == "body_too_complex"
+        assert school.upstream.seen == []
+
+    school(test)
+
+
+def test_a_large_body_passes_whole(school, helpers):
+    async def test(school):
+        await school.gate.put("g", helpers.terms())
+        body = helpers.chat(image="a" * (5 << 20))
+        async with school.client().post(CHAT, data=io.BytesIO(json.dumps(body).encode())) as answer:
+            assert answer.status == 200
+        assert school.upstream.seen[0][2] == body
+
+    school(test)
+
+
+def test_bodies_that_arrive_at_once_share_a_bound_of_memory(school, helpers, monkeypatch):
+    monkeypatch.setattr("orchestrator.gate.buffers.GRANT_LIMIT", 1500)
+
+    async def test(school):
+        import asyncio
+
+        await school.gate.put("g", helpers.terms())
+        body = json.dumps(helpers.chat(pad="a" * 900)).encode()
+        arriving = asyncio.Event()
+
+        async def parts():
+            yield body[:800]
+            arriving.set()
+            await go_on.wait()
+            yield body[800:]
+
+        go_on = asyncio.Event()
+        first = asyncio.create_task(school.client().post(CHAT, data=parts()))
+        await arriving.wait()
+        await helpers.until(lambda: school.gate.grants()[0].buffered >= 800)
+        async with school.client().post(CHAT, data=body) as answer:
+            assert answer.status == 429
+        go_on.set()
+        async with await first as answer:
+            assert answer.status == 200
+        await helpers.until(lambda: school.gate.grants()[0].buffered == 0)
+        async with school.client().post(CHAT, data=body) as answer:
+            assert answer.status == 200
+
+    school(test)
+
+
+def test_letters_of_any_script_and_half_surrogates_pass_unchanged(school, helpers):
+    async def test(school):
+        await school.gate.put("g", helpers.terms())
+        for text in ("Grüße 漢字 🎒", "\ud83d", "\u0000"):
+            async with school.client().post(CHAT, data=json.dumps(helpers.chat(x=text))) as answer:
+                assert answer.status == 200
+            assert school.upstream.seen[-1][2]["x"] == text
 
     school(test)
 
