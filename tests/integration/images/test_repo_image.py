@@ -1,0 +1,159 @@
+"""Images of repositories on a real engine: the proposal is taken as it is, built, and the check is run in the result."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from orchestrator.engine.base import LABEL_HOME, ContainerSpec, Exited, Mount
+from orchestrator.errors import RepoSetupError
+from orchestrator.sandbox.image_build import LABEL_IMAGE
+from orchestrator.sandbox.repo_config import RepoConfig, parse_config
+from orchestrator.sandbox.repo_image import ensure_repo_image
+from orchestrator.sandbox.repo_proposal import propose
+from orchestrator.sandbox.repo_tree import RepoTree
+from orchestrator.settings import load_settings
+
+pytestmark = pytest.mark.engine
+
+PYTHON = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools>=64", "setuptools-scm"]\n'
+    'build-backend = "setuptools.build_meta"\n[project]\nname = "demo"\ndynamic = ["version"]\n'
+    'dependencies = ["markupsafe"]\n[project.optional-dependencies]\ntest = ["pytest"]\n[tool.setuptools_scm]\n',
+    "src/demo/__init__.py": "import markupsafe\n\ndef safe(text):\n    return str(markupsafe.escape(text))\n",
+    "tests/test_demo.py": "import demo\n\ndef test_safe():\n    assert demo.__file__.startswith('/workspace/')\n"
+    "    assert demo.safe('<') == '&lt;'\n",
+}
+NODE = {
+    "package.json": json.dumps(
+        {
+            "name": "demo",
+            "version": "1.0.0",
+            "workspaces": ["packages/*"],
+            "dependencies": {"is-odd": "3.0.1"},
+            "scripts": {"test": "node --test"},
+        }
+    ),
+    "packages/near/package.json": json.dumps({"name": "near", "version": "1.0.0", "main": "index.js"}),
+    "packages/near/index.js": "module.exports = () => 3\n",
+    "demo.test.js": "const test = require('node:test'); const assert = require('node:assert')\n"
+    "test('odd', () => assert(require('is-odd')(require('near')())))\n",
+}
+GO = {
+    "go.mod": "module demo\n\ngo 1.19\n",
+    "demo.go": "package demo\n\nfunc One() int { return 1 }\n",
+    "demo_test.go": 'package demo\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n',
+}
+RUST = {
+    "Cargo.toml": '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n',
+    "src/lib.rs": "pub fn one() -> i32 { 1 }\n#[test]\nfn is_one() { assert_eq!(one(), 1) }\n",
+}
+
+
+def tree_of(files: dict[str, str]) -> RepoTree:
+    def archive() -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for path, text in files.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(text.encode())
+                tar.addfile(info, io.BytesIO(text.encode()))
+        return buffer.getvalue()
+
+    return RepoTree(lambda path: files[path].encode() if path in files else None, lambda: list(files), archive)
+
+
+@pytest.fixture
+def builder(engine):
+    """Return a function that builds a repository's image; the images that a test made are removed after it."""
+    kinds = ("repo", "repo-setup", "repo-adopted", "repo-own")
+    before = {one.id for kind in kinds for one in engine.images({LABEL_IMAGE: kind})}
+    yield lambda config, files, say=print: ensure_repo_image(engine, load_settings(), config, tree_of(files), say)
+    for kind in kinds:
+        for one in engine.images({LABEL_IMAGE: kind}):
+            if one.id not in before:
+                engine.remove_image(one.tags[0] if one.tags else one.id, force=True)
+
+
+@pytest.fixture
+def check(engine, home, tmp_path):
+    """Run a command in an image on a worktree with the files, as the verification does; return code and output."""
+
+    def run(image: str, files: dict[str, str], command: str) -> tuple[int, str]:
+        work = tmp_path / "work"
+        work.mkdir()
+        for path, text in files.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_text(text)
+        for path in (work, *work.rglob("*")):
+            home.hand_over(path)
+        spec = ContainerSpec(
+            image=image,
+            name=f"school-{home.id}-check",
+            entrypoint=("sh", "-c", f"{command} 2>&1"),
+            labels={LABEL_HOME: home.id},
+            mounts=(Mount(str(work), "/workspace"),),
+            tmpfs={"/tmp": "rw,exec", "/home/student": f"rw,exec,uid={home.uid}"},
+            env={"HOME": "/home/student"},
+            user=f"{home.uid}:{home.gid}",
+            working_dir="/workspace",
+        )
+        container = engine.create(spec)
+        watch = engine.watch(container)
+        try:
+            engine.start(container)
+            lines = [line.decode() for line in watch.lines()]
+            ended = watch.wait(300)
+        finally:
+            watch.close()
+            engine.remove(container)
+        assert isinstance(ended, Exited)
+        return ended.code, "\n".join(lines)
+
+    return run
+
+
+@pytest.mark.parametrize("files", [PYTHON, NODE, GO, RUST], ids=["python", "node", "go", "rust"])
+def test_the_proposal_is_built_and_its_check_passes_without_a_network(builder, check, files):
+    config = parse_config(propose(tree_of(files)))
+    code, output = check(builder(config, files), files, config.verify)
+    assert code == 0, output
+
+
+def test_a_second_build_only_looks(builder):
+    config = RepoConfig(setup=("touch /opt/done",))
+    first = builder(config, PYTHON)
+    said: list[str] = []
+    assert builder(config, PYTHON, said.append) == first
+    assert said == []
+
+
+def test_the_tree_is_there_during_setup_and_gone_from_the_image(builder, check):
+    config = RepoConfig(setup=("cp src/demo/__init__.py /opt/copy.py", "echo left > left-behind"))
+    code, output = check(builder(config, PYTHON), {}, "ls -A /workspace; cat /opt/copy.py")
+    assert code == 0
+    assert output == PYTHON["src/demo/__init__.py"].rstrip()
+
+
+def test_a_failing_command_is_named_and_its_output_kept(builder):
+    config = RepoConfig(setup=("true", "echo cannot find the thing >&2; exit 4"))
+    with pytest.raises(RepoSetupError, match=r"command 2 .* ended with 4") as caught:
+        builder(config, PYTHON)
+    assert "cannot find the thing" in caught.value.log_tail
+
+
+def test_a_repositorys_own_dockerfile_is_made_fit_for_a_leaf(builder, check, image):
+    files = {**PYTHON, "Dockerfile": f"FROM {image('base')}\nRUN touch /opt/own && useradd -m me\nUSER me\n"}
+    own = builder(RepoConfig(dockerfile="Dockerfile"), files)
+    code, output = check(own, {}, "ls /opt/own /school/lib/orchestrator/agents/entry.py && git --version")
+    assert code == 0, output
+
+
+def test_a_dockerfile_that_fails_is_the_repositorys_error(builder, image):
+    files = {"Dockerfile": f"FROM {image('base')}\nRUN echo so it goes && false\n"}
+    with pytest.raises(RepoSetupError) as caught:
+        builder(RepoConfig(dockerfile="Dockerfile"), files)
+    assert "so it goes" in caught.value.log_tail
