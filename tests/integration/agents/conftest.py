@@ -14,10 +14,8 @@ import docker
 import pytest
 from docker.types import Mount
 
-from orchestrator import resources
 from orchestrator.engine.base import LABEL_HOME
-from orchestrator.sandbox.image_context import BuildContext, folder_files
-from orchestrator.sandbox.images import image_builder
+from orchestrator.sandbox.hermes_layer import add_hermes
 from orchestrator.sandbox.spec import ENTRY
 from orchestrator.settings import load_settings
 
@@ -32,11 +30,7 @@ BEAD = "coder-general-0000abcd"
 @pytest.fixture(scope="session")
 def hermes_image(engine, image):
     """The plain student image with the Hermes layer on it."""
-    builder = image_builder(engine, load_settings(), print)
-    folder = resources.share("images")
-    layer = builder.layer("hermes", BuildContext(tuple(folder_files(folder / "hermes"))), image("base"))
-    on_top = BuildContext(tuple(folder_files(folder / "hermes-layer")))
-    return builder.layer("hermes-student", on_top, image("student"), inputs={"HERMES_IMAGE": layer})
+    return add_hermes(engine, load_settings(), image("student"), print)
 
 
 class Leaf:

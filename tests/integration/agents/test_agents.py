@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from orchestrator.engine.base import LABEL_HOME
+
 pytestmark = pytest.mark.engine
 
 FORMS = {
@@ -107,3 +109,18 @@ def test_hermes_without_its_layer_names_the_way_out(leaf, image):
     code, _ = leaf.start("hermes", image("student")).finish()
     assert code == 3
     assert "--agent light" in leaf.outcome()["reason"]
+
+
+def test_the_hermes_layer_needs_nothing_of_the_image_it_is_put_on(client, home, image):
+    """Alone, without any C library, shell or Python beside it: so musl and old distributions carry it too."""
+    said = client.containers.run(
+        image("hermes"),
+        ["/school/hermes/bin/python", "-I", "-c", "import ssl, sqlite3, ctypes, run_agent; print('runs')"],
+        labels={LABEL_HOME: home.id},
+        network_mode="none",
+        user=f"{home.uid}:{home.gid}",
+        environment={"HOME": "/tmp"},
+        tmpfs={"/tmp": ""},
+        remove=True,
+    )
+    assert said == b"runs\n"

@@ -114,7 +114,7 @@ def test_a_budget_spent_in_mid_run_keeps_what_was_said(model, says, fails, recor
     assert recorded.of("error")
 
 
-def test_a_context_overflow_shortens_the_conversation(slot, model, says, fails, recorded, run):  # noqa: PLR0917 - fixtures
+def test_a_context_overflow_shortens_the_conversation(slot, model, says, fails, recorded, run):
     (slot.workspace / "big").write_text("x" * 40_000)
     read = says("", ("read_file", {"path": "big"}))
     model(*[read] * 6, fails(400, code="context_length_exceeded"), says("fits"))

@@ -34,7 +34,7 @@ KILLED = int(signal.SIGKILL)
         (None, None, None, False, "failed", 3),
     ],
 )
-def test_status_and_exit_code(result, stopped, wait_status, oom, status, code):  # noqa: PLR0917 - a table's columns
+def test_status_and_exit_code(result, stopped, wait_status, oom, status, code):
     ended = conclude(result, stopped, wait_status, out_of_memory=oom)
     assert (ended.status, ended.exit_code) == (status, code)
     assert ended.reason or status == "completed" or result
