@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential, wait_random
 
 from orchestrator.errors import EngineServerError, EngineUnavailableError
 
@@ -23,7 +23,7 @@ def patiently(budget: float = BUDGET) -> Retrying:
     """
     return Retrying(
         retry=retry_if_exception_type((EngineUnavailableError, EngineServerError)),
-        wait=wait_exponential_jitter(initial=0.1, max=2.0, jitter=0.1),
+        wait=wait_exponential(multiplier=0.1, max=2.0) + wait_random(0, 0.1),
         stop=stop_after_delay(budget),
         reraise=True,
     )
