@@ -230,6 +230,8 @@ class DockerWatch:
         with self._changed:
             self._result = self._result or result
             self._changed.notify_all()
+        if not isinstance(result, Exited):
+            self._output.close()  # no engine ends the output of a container that never ran
 
     def _reconnect(self) -> None:
         """Ask the engine what became of the container, and listen again when it still runs."""
