@@ -344,4 +344,4 @@ def _text(data: Mapping[str, Any], key: str) -> str | None:
 
 
 def _wrong(message: str) -> ConfigError:
-    return ConfigError(message, next_step="docs/configuration.md describes the gateway's file.")
+    return ConfigError(message, next_step="docs/gateway.md describes the file.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.errors import GatewayError
+from orchestrator.faults import fault_point
 from orchestrator.gateway.omniroute import ApiKey
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ def open_grant(
     name = key_name(home, bead)
     _revoke_keys(keys, name)
     key = keys.create_key(name, models=models, daily_usd=limits.get("cost_usd"))
+    fault_point("grant.key")
     try:
         folder = gate.grant(
             bead,
@@ -175,9 +178,12 @@ def close_grant(home: Home, keys: Keys, gate: GateClient, bead: str) -> dict[str
         usage = gate.revoke(bead)
     except GatewayError as error:
         failure = error
+    fault_point("grant_closed.gate")
     _revoke_keys(keys, key_name(home, bead))
     if failure is not None:
         raise failure
+    with contextlib.suppress(GatewayError):  # housekeeping over earlier beads: this bead is closed
+        sweep(home, keys)
     return usage
 
 
