@@ -60,9 +60,12 @@ class CallLog:
     def read(self, *, grant: str | None = None, bead: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return up to ``limit`` entries that match, the newest last."""
         found: list[dict[str, Any]] = []
+        marks = [json.dumps(text).encode() for text in (grant, bead) if text is not None]
         for line in self._lines_backwards():
             if len(found) >= limit:
                 break
+            if not all(mark in line for mark in marks):  # far cheaper than parsing each line
+                continue
             try:
                 entry = json.loads(line)
             except ValueError:  # the last line of a gate that was killed while it wrote
