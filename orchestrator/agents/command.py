@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TAIL = 64 * 1024  # characters of stdout that become the final output
 MAX_LINE = 16_000
+MAX_VARIABLE = 120_000  # bytes; Linux refuses to start a program with a longer one than 128 KiB
 
 
 def environment(places: Places, brief: Brief) -> dict[str, str]:
@@ -35,7 +36,7 @@ def environment(places: Places, brief: Brief) -> dict[str, str]:
         "ANTHROPIC_MODEL": brief.model,
         "SCHOOL_BRIEF": places.brief,
         "SCHOOL_BEAD": brief.bead,
-        "SCHOOL_TASK": f"{header(brief)}\n\n{task_message(brief)}",
+        "SCHOOL_TASK": _fitting(f"{header(brief)}\n\n{task_message(brief)}"),
     }
 
 
@@ -54,15 +55,19 @@ def run(places: Places, emit: Emitter) -> int:
     import threading
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the command, in the same group, decides how to end
-    child = subprocess.Popen(
-        ["/bin/sh", "-c", brief.command],
-        cwd=places.workspace,
-        env=environment(places, brief),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=_restore_signals,  # noqa: PLW1509 - no thread exists yet
-    )
+    try:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", brief.command],
+            cwd=places.workspace,
+            env=environment(places, brief),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_restore_signals,  # noqa: PLW1509 - no thread exists yet
+        )
+    except (OSError, ValueError) as error:  # too long, or with a NUL
+        emit.finish("failed", f"the command can't be started: {error}")
+        return 0
     tail = Tail()
     lock = threading.Lock()
     assert child.stdout is not None  # noqa: S101
@@ -103,6 +108,13 @@ class Tail:
     def text(self) -> str:
         """What is kept."""
         return "".join(self._lines)[-TAIL:]
+
+
+def _fitting(task: str) -> str:
+    data = task.replace("\0", "").encode("utf-8", "replace")
+    if len(data) <= MAX_VARIABLE:
+        return data.decode()
+    return data[:MAX_VARIABLE].decode("utf-8", "ignore") + "\n[cut: the whole task is in the file $SCHOOL_BRIEF]"
 
 
 def _copy(name: str, stream: IO[bytes], emit: Emitter, lock: threading.Lock, tail: Tail | None) -> None:

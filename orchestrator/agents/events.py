@@ -5,6 +5,7 @@ PID 1 adds version and time, and refuses what is not an agent's to say (see ``in
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 
@@ -22,14 +23,16 @@ class Emitter:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._lock = _thread.allocate_lock()  # Hermes calls back from several threads; ``threading`` is slow to load
         self.usage_totals = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
         self.finished = False
 
     def _write(self, kind: str, fields: dict[str, Any]) -> None:
         data = json.dumps({"type": kind, **fields}, default=str).encode("ascii") + b"\n"
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        with self._lock:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
 
     def started(self, agent: str, version: str, model: str) -> None:
         """The agent runs."""
@@ -82,6 +85,7 @@ class Emitter:
         """
         if not self.finished:
             self.finished = True
+            os.write(self._descriptor, b"\n")  # a signal may have cut the line before
             result = {"status": status, "reason": reason, "output": clip(output, MAX_FINAL)}
             code = {} if command_exit_code is None else {"command_exit_code": command_exit_code}
             self._write("result", {**result, **code})

@@ -82,7 +82,7 @@ class Intake:
         if self.events.open:
             lines, size = self.events.read()
             total += size
-            for line in lines:
+            for line in filter(None, lines):
                 self._event(line)
         if self.output.open:
             lines, size = self.output.read()

@@ -111,7 +111,7 @@ class Recorded:
 
     @property
     def events(self):
-        return [json.loads(line) for line in self._path.read_text().splitlines()]
+        return [json.loads(line) for line in self._path.read_text().splitlines() if line]
 
     def of(self, kind):
         return [event for event in self.events if event["type"] == kind]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
+from orchestrator.agents.events import Emitter
 from orchestrator.agents.intake import MAX_LINE, Intake
 from orchestrator.agents.sink import MAX_TEXT, RESERVED, Sink, encode, open_events_file
 
@@ -142,3 +144,29 @@ def test_the_events_file_is_never_opened_through_a_link(tmp_path):
     (tmp_path / "events.jsonl").symlink_to(tmp_path / "elsewhere")
     assert open_events_file(str(tmp_path / "events.jsonl")) is None
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_lines_of_several_threads_never_mix(wire):
+    """Hermes calls back from its tools' threads; a line longer than the pipe is written in pieces."""
+    wired = wire()
+    emit = Emitter(wired.events)
+    threads = [threading.Thread(target=emit.message, args=(letter * 15_000,)) for letter in "abcdefgh" * 3]
+    for thread in threads:
+        thread.start()
+    heard = []
+    while any(thread.is_alive() for thread in threads):
+        wired.intake.take()
+        heard += wired.heard()
+    wired.intake.drain()
+    heard += wired.heard()
+    assert wired.intake.refused == 0
+    assert sorted(event["text"] for event in heard) == sorted(letter * 15_000 for letter in "abcdefgh" * 3)
+
+
+def test_a_line_that_a_signal_cut_does_not_take_the_result_along(wire):
+    wired = wire()
+    os.write(wired.events, b'{"type": "message", "te')
+    Emitter(wired.events).finish("interrupted", "SIGTERM", "so far")
+    wired.intake.drain()
+    assert wired.intake.result["output"] == "so far"
+    assert wired.intake.refused == 1

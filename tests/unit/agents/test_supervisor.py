@@ -97,6 +97,18 @@ def test_a_command_that_fails_is_a_failure(slot, start, command, reason, number)
     assert events[-2].get("command_exit_code") == number
 
 
+def test_a_task_longer_than_a_variable_may_be_is_cut_and_says_where_the_rest_is(slot, start):
+    code, _ = finish(start("command", command='printf %s "$SCHOOL_TASK" | tail -n 1', task="\u00e9" * 200_000))
+    assert code == 0
+    assert "$SCHOOL_BRIEF" in slot.outcome()["output"]
+
+
+def test_a_command_that_cannot_be_started_is_a_failure(slot, start):
+    code, _ = finish(start("command", command="true # " + "x" * 200_000))
+    assert code == 3
+    assert "can't be started" in slot.outcome()["reason"]
+
+
 def test_a_sigterm_reaches_the_command_and_is_an_interruption(slot, start):
     child = start("command", command="trap 'echo bye; exit 1' TERM; echo ready; sleep 60 & wait")
     while b"ready" not in child.stdout.readline():
