@@ -10,10 +10,7 @@ import contextlib
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 UNPRIVILEGED_ID = 10001
 """uid and gid that containers run as when the host's user is root."""
@@ -141,3 +138,13 @@ class Home:
                 os.link(temporary, path)
             temporary.unlink()
         return path
+
+
+def home_root() -> Path:
+    """Return the folder of ``SCHOOL_HOME``, or ``~/.hermes``."""
+    return Path(os.environ.get("SCHOOL_HOME") or "~/.hermes").expanduser().absolute()
+
+
+def home_at(root: Path) -> Home:
+    """Return the home in a folder, its three movable folders where they are by default."""
+    return Home(root, bookbags=root / "bookbag", signals=root / "signals", locks=root / "locks")

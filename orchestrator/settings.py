@@ -9,7 +9,6 @@ docs/configuration.md is generated from this file (tools/configuration_doc.py).
 from __future__ import annotations
 
 import math
-import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -26,12 +25,7 @@ from pydantic_settings import (
 )
 
 from orchestrator.errors import ConfigError
-from orchestrator.home import Home
-
-
-def home_root() -> Path:
-    """Return the folder of ``SCHOOL_HOME``, or ``~/.hermes``."""
-    return Path(os.environ.get("SCHOOL_HOME") or "~/.hermes").expanduser().absolute()
+from orchestrator.home import Home, home_root
 
 
 class Settings(BaseSettings):
@@ -106,7 +100,11 @@ class Settings(BaseSettings):
     build_proxy: str | None = Field(None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY.")
     base_image: str = Field("python:3.12-slim", description="Base image; a stand-in is built where it can't be pulled.")
 
-    # what is kept
+    # what is kept, and who removes
+    janitor: bool = Field(
+        True,
+        description="Whether a spawn starts the janitor: a process that finishes and removes what a dead one left.",
+    )
     archive_days: int = Field(90, ge=1, description="Days that archived bookbags and evidence are kept.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Level of the log file.")
 

@@ -87,7 +87,8 @@ OTHER = {
         "`FORCE`": "`FORCE=1 make down` stops the standing parts although beads run.",
     },
     "Tests": {
-        "`SCHOOL_FAULT_AT`": "A step's name: the principal kills itself right after it. Never set it outside a test.",
+        "`SCHOOL_FAULT_AT`": "A point of a bead's way at which the principal kills itself (`orchestrator/faults.py`).",
+        "`SCHOOL_FAULT_TRACE`": "A file to which the names of the points passed are written.",
     },
 }
 

@@ -13,8 +13,8 @@ from orchestrator.errors import GatewayError
 if TYPE_CHECKING:
     from orchestrator.cli.terminal import Terminal
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
-gateway = typer.Typer(no_args_is_help=True, help="Providers and aliases of the model gateway.")
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+gateway = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Providers and aliases of the model gateway.")
 app.add_typer(gateway, name="gateway")
 
 JSON = typer.Option(False, "--json", help="JSON on stdout.")

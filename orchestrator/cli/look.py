@@ -15,14 +15,15 @@ from orchestrator.errors import UsageError
 if TYPE_CHECKING:
     from orchestrator.home import Home
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 JSON = typer.Option(False, "--json", help="JSON on stdout.")
 
 
 def _home() -> Home:
-    from orchestrator.settings import settings
+    """Return the home, found without the settings: what is read here lies where no setting moves it."""
+    from orchestrator.home import home_at, home_root
 
-    return settings().home()
+    return home_at(home_root())
 
 
 def _rows(*, running: bool | None, limit: int) -> list[dict[str, Any]]:

@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 class LazyGroup(TyperGroup):
     """Looks a command's module up only when it is called; the table above is enough for ``--help``."""
 
+    _names_only = False
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the commands in the table's order."""
         return list(COMMANDS)
@@ -49,7 +51,7 @@ class LazyGroup(TyperGroup):
         """Import a command's module and return the command."""
         if cmd_name not in COMMANDS:
             return None
-        if ctx.resilient_parsing is False and sys.argv[1:2] and sys.argv[1] in {"--help", "-h"}:
+        if self._names_only or (ctx.resilient_parsing is False and sys.argv[1:2] and sys.argv[1] in {"--help", "-h"}):
             return _placeholder(cmd_name)
         module = importlib.import_module(f"orchestrator.cli.{COMMANDS[cmd_name][0]}")
         command = typer.main.get_command(module.app)
@@ -57,10 +59,18 @@ class LazyGroup(TyperGroup):
         found.name = cmd_name
         return found
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete a command's name from the table: a person waits at the TAB key."""
+        self._names_only = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._names_only = False
+
 
 def _placeholder(name: str) -> Any:
     """Return a command that only knows its help: ``school --help`` imports no room."""
-    stub = typer.Typer(add_completion=False)
+    stub = typer.Typer(add_completion=False, rich_markup_mode=None)
 
     @stub.command(name=name, help=COMMANDS[name][1])
     def _nothing() -> None: ...
@@ -73,6 +83,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # markup would swallow what stands in brackets: [default: …]
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A sandbox for coding agents: a throw-away container per task, two judges, a branch bound to their verdicts.",
 )

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 

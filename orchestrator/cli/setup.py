@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.errors import UsageError
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

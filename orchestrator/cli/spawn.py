@@ -14,7 +14,7 @@ from orchestrator.errors import UsageError
 if TYPE_CHECKING:
     from orchestrator.principal.request import SpawnRequest
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

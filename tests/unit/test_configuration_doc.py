@@ -51,4 +51,4 @@ def test_every_variable_that_the_host_reads_is_named(generator):
             found |= set(re.findall(pattern, path.read_text(encoding="utf-8")))
     assert "DOCKER_HOST" in found
     page = generator.document()
-    assert {name for name in found if f"`{name}`" not in page} - {"HOME", "SUDO_UID"} == set()
+    assert {name for name in found if f"`{name}`" not in page} - {"HOME", "PYTHONPATH", "SUDO_UID"} == set()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings import UNPREFIXED, Settings, home_root, load_settings, size_bytes
+from orchestrator.home import home_root
+from orchestrator.settings import UNPREFIXED, Settings, load_settings, size_bytes
 
 
 @pytest.fixture
