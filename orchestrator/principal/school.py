@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.engine.base import LABEL_KIND, State
 from orchestrator.engine.connect import connect
-from orchestrator.errors import ReviewError
+from orchestrator.errors import BookbagError, ReviewError
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.gateway.grants import close_grant, open_grant
 from orchestrator.personas import load_soul
@@ -112,6 +112,7 @@ class School:
         reviewers = gate_reviewers(
             sockets,
             self.settings.review_model,
+            budget=self.settings.review_budget,
             timeout=self.settings.default_review_timeout,
             personas={t: load_soul(f"teacher-{t}") for t in teachers},
         )
@@ -125,7 +126,7 @@ class School:
                 teachers=tuple(teachers),
                 attempts=self.settings.review_attempts,
             )
-        except ReviewError as error:
+        except (ReviewError, BookbagError) as error:
             return dict.fromkeys(teachers, error.message)
         return {}
 

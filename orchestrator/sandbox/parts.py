@@ -151,6 +151,8 @@ class PartsPlan:
                 "SCHOOL_TEACHER": teacher,
                 "SCHOOL_REVIEW_MODEL": settings.review_model,
                 "SCHOOL_REVIEW_ATTEMPTS": str(settings.review_attempts),
+                "SCHOOL_REVIEW_BUDGET": str(settings.review_budget),
+                "SCHOOL_REVIEW_PARALLEL": str(settings.review_parallel),
                 "BOOKBAG_DIR": layout.TEACHER_BOOKBAG,
                 "SIGNAL_DIR": layout.TEACHER_SIGNALS,
                 "LOCK_DIR": layout.TEACHER_LOCKS,

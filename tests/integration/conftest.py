@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -66,6 +69,77 @@ def sample(tmp_path) -> Path:
     root = make_sample(tmp_path / "sample")
     git(root, "tag", "-a", "v1.0", "-m", "one")
     return root
+
+
+class School:
+    """A school of the test session's own, driven through its command line as a user would."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = _make_home(root)
+        self.env = {**os.environ, "SCHOOL_HOME": str(root), "NO_COLOR": "1", "HANDOFF_TIMEOUT": "60"}
+
+    def run(self, *arguments: object, timeout: float = 300, **more: object) -> subprocess.CompletedProcess[str]:
+        """Run `school …` to its end."""
+        argv = [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)]
+        env = {**self.env, **{name: str(value) for name, value in more.items()}}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+    def start(self, *arguments: object, **more: object) -> subprocess.Popen[str]:
+        """Start `school …` and return its process."""
+        argv = [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)]
+        env = {**self.env, **{name: str(value) for name, value in more.items()}}
+        return subprocess.Popen(
+            argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        )
+
+    def spawn(self, repo: Path, task: str, *options: object, **more: object) -> Spawned:
+        """Run `school spawn --json` and return what it printed and how it ended."""
+        agent = () if "--agent" in options else ("--agent", "light")
+        done = self.run("spawn", "--json", "--repo", repo, *agent, *options, task, **more)
+        try:
+            report = json.loads(done.stdout)
+        except ValueError:
+            report = {}
+        return Spawned(done.returncode, report, done.stdout, done.stderr)
+
+    def traces(self, engine: object) -> dict[str, list[str]]:
+        """Return what is left of students: containers, leaf folders, sockets, leases."""
+        from orchestrator.engine.base import LABEL_KIND
+
+        kinds = ("leaf", "verify", "probe")
+        containers = [c.name for k in kinds for c in engine.list({LABEL_HOME: self.home.id, LABEL_KIND: k})]
+        sockets = [p.name for p in (self.home.gate / "sockets").iterdir() if not p.name.startswith("teacher-")]
+        return {
+            "containers": containers,
+            "folders": [path.name for path in self.home.leaves.iterdir()],
+            "sockets": sockets,
+            "leases": [path.name for path in self.home.leases.glob("bead-*")],
+        }
+
+
+class Spawned(NamedTuple):
+    """How a `school spawn --json` ended."""
+
+    code: int
+    report: dict
+    stdout: str
+    stderr: str
+
+
+NOTHING = {"containers": [], "folders": [], "sockets": [], "leases": []}
+
+
+@pytest.fixture(scope="session")
+def school(engine, tmp_path_factory):
+    """The whole school, up: engine, images, OmniRoute, gate, rehearsal and both teachers."""
+    made = School(tmp_path_factory.mktemp("school") / "home")
+    up = made.run("up", timeout=1800)
+    assert up.returncode == 0, up.stderr
+    yield made
+    for container in engine.list({LABEL_HOME: made.home.id}):
+        engine.remove(container.id)
+    engine.remove_network(f"school-{made.home.id}")
+    engine.remove_volume(f"school-{made.home.id}-omniroute-data")
 
 
 @pytest.hookimpl(hookwrapper=True)
