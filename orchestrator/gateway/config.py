@@ -277,7 +277,8 @@ def _aliases(
             found[name] = _foreign(name, about)
             continue
         if not providers:
-            found[name] = Alias(name, about, (f"{REHEARSAL}/{REHEARSAL}",), Price(0.0, 0.0), retries)
+            # no retries: a scripted fault is there to be seen
+            found[name] = Alias(name, about, (f"{REHEARSAL}/{REHEARSAL}",), Price(0.0, 0.0), 0)
             continue
         targets = (
             _chosen(chosen, where, priced) if chosen is not None else _all(priced, free=bool(data.get("free_only")))

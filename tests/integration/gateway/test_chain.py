@@ -162,6 +162,14 @@ def test_one_beads_error_shuts_nobody_out_for_long(parts):
     close_grant(parts.home, parts.omniroute, parts.gate, "bead-error")
 
 
+def test_a_scripted_fault_is_seen_and_not_retried_away(parts):
+    grant = opened(parts, "bead-fault")
+    fault = {"model": ALIAS, "messages": [{"role": "user", "content": "School-Role: coder\n[rehearse: http-503 1]"}]}
+    assert call(grant.folder, CHAT, fault)[0] == 503
+    eventually(lambda: call(grant.folder, CHAT, fault)[0] == 200, seconds=10)
+    close_grant(parts.home, parts.omniroute, parts.gate, "bead-fault")
+
+
 def test_grants_outlive_the_gates_end(parts):
     ensure_grant(parts.home, parts.omniroute, parts.gate, parts.config(), "teacher-cto", models=["auto/review"])
     folder = parts.gate.folder("teacher-cto")
