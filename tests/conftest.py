@@ -8,14 +8,22 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import NamedTuple
+import threading
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from orchestrator.engine.base import LABEL_HOME
+from orchestrator.git.repository import open_repository
 from orchestrator.home import Home
+from orchestrator.leaf.brief import Brief
+from orchestrator.leaf.journal import Silent
+from orchestrator.leaf.student import LeafPlan, StudentLeaf
+from orchestrator.sandbox.spec import Limits
 from orchestrator.settings import load_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +62,12 @@ def home(tmp_path, engine):
 
 def git(repo: Path, *arguments: str) -> str:
     """Run git as a user would."""
-    identity = {"GIT_AUTHOR_NAME": "U", "GIT_AUTHOR_EMAIL": "u@x", "GIT_COMMITTER_NAME": "U", "GIT_COMMITTER_EMAIL": "u@x"}
+    identity = {
+        "GIT_AUTHOR_NAME": "U",
+        "GIT_AUTHOR_EMAIL": "u@x",
+        "GIT_COMMITTER_NAME": "U",
+        "GIT_COMMITTER_EMAIL": "u@x",
+    }
     done = subprocess.run(
         ["git", "-C", str(repo), *arguments], capture_output=True, text=True, check=True, env={**os.environ, **identity}
     )
@@ -82,7 +95,9 @@ class School:
         """Run `school …` to its end."""
         argv = [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)]
         env = {**self.env, **{name: str(value) for name, value in more.items()}}
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            argv, check=False, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+        )
 
     def start(self, *arguments: object, **more: object) -> subprocess.Popen[str]:
         """Start `school …` and return its process."""
@@ -140,6 +155,70 @@ def school(engine, tmp_path_factory):
         engine.remove(container.id)
     engine.remove_network(f"school-{made.home.id}")
     engine.remove_volume(f"school-{made.home.id}-omniroute-data")
+
+
+class Recorder(Silent):
+    """A journal that keeps steps, events and notes."""
+
+    def __init__(self):
+        self.steps, self.events, self.notes = [], [], []
+
+    @contextlib.contextmanager
+    def step(self, name, /, **data):
+        self.steps.append(name)
+        yield
+
+    def agent_event(self, event):
+        self.events.append(event)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.fixture
+def make_leaf(engine, home, image, sample):
+    """Return a function that makes a leaf with agent command on the sample repository."""
+    made = []
+
+    def make(command, *, repo=None, bead="coder-general-0a0a0a0a", wall=60, **limits):
+        opened = open_repository(repo or sample)
+        sizes = {"memory": 256 << 20, "cpus": 2.0, "pids": 128, "disk": 200 << 20, "tmp": 64 << 20, **limits}
+        brief = Brief(bead, "coder", "general", "a task", "easy", "command", "none", command, limits={"wall_s": wall})
+        plan = LeafPlan(
+            bead=bead,
+            name=f"study-coder-{bead[-8:]}",
+            base_sha=opened.head_sha,
+            image=image("student"),
+            limits=Limits(wall=wall, **sizes),
+            brief=brief,
+            soul="Be brief.",
+            instructions="",
+            gate=None,
+        )
+        leaf = StudentLeaf(home, engine, opened, plan, Recorder(), starting=contextlib.nullcontext)
+        leaf.journal = leaf._journal
+        made.append(leaf)
+        return leaf
+
+    yield make
+    for leaf in made:
+        leaf.dispose()
+
+
+@pytest.fixture
+def run(make_leaf):
+    """Return a function that runs a command in a leaf and gives back (record, output text, frozen tree)."""
+
+    def go(command, **options):
+        with make_leaf(command, **options) as leaf:
+            leaf.boot()
+            leaf.write_brief()
+            record = leaf.run_task()
+            frozen = leaf.freeze("a task")
+        assert threading.active_count() < 40
+        return record, "\n".join(record.output), frozen
+
+    return go
 
 
 @pytest.hookimpl(hookwrapper=True)
