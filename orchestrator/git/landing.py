@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import GitError, UsageError
+from orchestrator.faults import fault_point
 from orchestrator.git.freeze import FileChange, file_changes
 from orchestrator.git.ownership import give_back
 
@@ -75,6 +76,7 @@ def keep(workspace: Workspace, bead: str, head_sha: str) -> None:
         for suffix in (".pack", ".idx"):
             for source in sorted((workspace.trusted / "objects" / "pack").glob(f"pack-*{suffix}")):
                 _copy_into(packs / source.name, source)
+                fault_point(f"ref{suffix}")
     except OSError as error:
         raise GitError(
             f"The result could not be written to {packs}: {error.strerror}.",
@@ -82,6 +84,11 @@ def keep(workspace: Workspace, bead: str, head_sha: str) -> None:
         ) from error
     give_back(repo.common_dir, packs)
     _create_ref(repo, kept_ref(bead), head_sha)
+
+
+def kept_commit(repo: Repository, bead: str) -> str | None:
+    """Return the commit that ``refs/school/<bead>`` keeps, or None."""
+    return _ref(repo, kept_ref(bead))
 
 
 def create_branch(repo: Repository, branch: str, head_sha: str) -> None:
@@ -145,6 +152,8 @@ def _ref(repo: Repository, ref: str) -> str | None:
 
 def _copy_into(target: Path, source: Path) -> None:
     """Copy a file so that it is there whole and on disk, or not at all; owned as its folder is, read-only."""
+    for leftover in target.parent.glob(f"tmp_{source.name}_*"):  # of a principal that was killed here
+        leftover.unlink(missing_ok=True)
     if target.exists():
         return
     status = target.parent.stat()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator import layout
 from orchestrator.errors import GitError
+from orchestrator.faults import fault_point
 from orchestrator.git.gitdir import STUDENT, Identity, write_git_dir
 from orchestrator.git.ignores import OWN_EXCLUDES, compile_excludes
 from orchestrator.git.index import OPTIONS, REGULAR, IndexEntry, hand_over, read_index
@@ -179,6 +180,7 @@ class Workspace:
         )
         if self.registered:
             self._register()
+            fault_point("worktree.registered")
         else:
             self.tree.mkdir()
             (self.tree / ".git").touch()  # what dotgit is mounted over

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 class Journal(Protocol):
     """Where a leaf's steps and events go."""
 
-    def step(self, name: str, /, **data: Any) -> contextlib.AbstractContextManager[None]:
-        """Note the intent, run the block that has the effect, note its end or its failure."""
+    def step(self, name: str, /, *, removal: bool = False, **data: Any) -> contextlib.AbstractContextManager[None]:
+        """Note the intent, run the block that has the effect, note its end or its failure.
+
+        A ``removal`` only takes away: it is done also when the intent can't be noted.
+        """
         ...
 
     def agent_event(self, event: dict[str, Any]) -> None:
@@ -32,7 +35,7 @@ class Silent:
     """A journal that keeps nothing."""
 
     @contextlib.contextmanager
-    def step(self, name: str, /, **data: Any) -> Iterator[None]:  # noqa: ARG002 - the protocol's signature
+    def step(self, name: str, /, *, removal: bool = False, **data: Any) -> Iterator[None]:  # noqa: ARG002 - the protocol's
         """Run the block."""
         yield
 

@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.engine.base import Exited, Gone, Lost, Pending, Running
+from orchestrator.engine.base import Exited, Gone, Lost, Pending, Running, State
+from orchestrator.engine.retry import patiently
 from orchestrator.leaf.quota import QuotaWatcher
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 GRACE = 5.0
 """Seconds that the entry point has after its deadline before the host ends the container itself."""
+
+ENGINE_PATIENCE = 90.0
+"""Seconds for an engine that is away: one that is restarted or upgraded is away for less."""
 
 OUTPUT_CAP = 4 << 20
 """Bytes of a command's output that are kept (the end of it)."""
@@ -91,6 +95,7 @@ def run_to_end(
     writable: Sequence[Path],
     disk_limit: int,
     keep: bool = False,
+    started: bool = False,
 ) -> RunRecord:
     """Start a created container, follow it to its end, and make sure that it is gone.
 
@@ -103,8 +108,10 @@ def run_to_end(
         writable: The host's folders that it can write, for the disk quota.
         disk_limit: Bytes that it may add there.
         keep: Leave the ended container for debugging.
+        started: It runs already: a principal that died had started it. What it printed before is heard first.
 
     Raises:
+        ContainerNotFoundError: it is not there (any more).
         EngineError: it could not be started.
     """
     record = RunRecord()
@@ -117,8 +124,9 @@ def run_to_end(
 
     quota = QuotaWatcher(writable, disk_limit, too_much)
     try:
-        with starting():
-            engine.start(container)
+        if not started:
+            with starting():
+                _start(engine, container)
         reader.start()
         quota.start()
         record.result = _wait(engine, watch, container, deadline)
@@ -136,6 +144,16 @@ def run_to_end(
 def removed(record: RunRecord) -> bool:
     """Return whether the container was looked for and is gone."""
     return isinstance(record.removal, Gone)
+
+
+def _start(engine: Engine, container: str) -> None:
+    """Start it; an engine that goes away meanwhile is asked again, and may have started it all the same."""
+    for attempt in patiently(ENGINE_PATIENCE):
+        with attempt:
+            again = attempt.retry_state.attempt_number > 1
+            if again and engine.inspect(container).state is not State.CREATED:
+                return
+            engine.start(container)
 
 
 def _wait(engine: Engine, watch: Watch, container: str, deadline: float) -> WaitResult:

@@ -12,13 +12,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from orchestrator.engine.base import Gone, Kind, Mount
-from orchestrator.errors import EngineError, LeafNotBootedError
+from orchestrator.engine.base import LABEL_DEADLINE, Gone, Kind, Mount
+from orchestrator.engine.labels import carries
+from orchestrator.engine.retry import patiently
+from orchestrator.errors import EngineError, LeafNotBootedError, NameTakenError
 from orchestrator.git.dispose import dispose_workspace, remove
 from orchestrator.git.freeze import FrozenTree, freeze
 from orchestrator.git.landing import keep, kept_ref
 from orchestrator.git.workspace import Workspace
-from orchestrator.leaf.run import RunRecord, run_to_end
+from orchestrator.leaf.run import ENGINE_PATIENCE, RunRecord, run_to_end
 from orchestrator.leaf.slot import Slot, write_in_worktree
 from orchestrator.sandbox.spec import LeafFolders, Limits, leaf_spec
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from orchestrator.engine.base import ContainerSpec, Engine
+    from orchestrator.engine.base import Container, ContainerSpec, Engine
     from orchestrator.git.repository import Repository
     from orchestrator.home import Home
     from orchestrator.leaf.brief import Brief
@@ -78,6 +80,7 @@ class StudentLeaf:
         self._slot: Slot | None = None
         self._workspace: Workspace | None = None
         self._container: str | None = None
+        self._adopted = False
         self._deadline = 0
         self._disposed: bool | None = None
 
@@ -117,7 +120,19 @@ class StudentLeaf:
             )
         self._deadline = int(time.time()) + plan.limits.wall + STARTUP_ALLOWANCE
         with journal.step("container", name=plan.name, image=plan.image, deadline=self._deadline):
-            self._container = self._engine.create(self._spec())
+            self._container = self._create()
+
+    def adopt(self, container: Container | None) -> None:
+        """Take over a leaf that a principal who died had booted: its folders, and its container if it is there.
+
+        Raises:
+            GitError: its worktree is not there, or was never finished.
+        """
+        self._slot = Slot(self._home, self.folder)
+        self._workspace = Workspace.load(self.folder, lock_dir=self._home.leases)
+        if container is not None:
+            self._container, self._adopted = container.id, True
+            self._deadline = int(container.labels[LABEL_DEADLINE])
 
     def write_brief(self) -> None:
         """Fill the inbox (brief, persona, instructions), and put the brief into the worktree too (R-23, R-24)."""
@@ -147,20 +162,25 @@ class StudentLeaf:
                 writable=(workspace.tree, workspace.git_dir, slot.outbox),
                 disk_limit=self.plan.limits.disk,
                 keep=self.plan.keep,
+                started=self._adopted,
             )
         if isinstance(record.removal, Gone):
             self._container = None
         return record
 
-    def freeze(self, message: str) -> FrozenTree:
+    def freeze(self, message: str, *, when: int | None = None) -> FrozenTree:
         """Turn what the student left into one commit on base_sha; the container must be gone.
+
+        Args:
+            message: The commit's text.
+            when: The commit's time, epoch seconds; a fixed one makes a repeated freeze the same commit.
 
         Raises:
             GitError: git could not read the tree; what was done is still in the worktree.
         """
         _, workspace = self._booted()
         with self._journal.step("freeze"):
-            return freeze(workspace, message)
+            return freeze(workspace, message, when=when)
 
     def keep(self, head_sha: str) -> None:
         """Keep the frozen commit in the user's repository at ``refs/school/<bead>``.
@@ -192,7 +212,7 @@ class StudentLeaf:
                 f"kept for debugging: {self.folder} and container {self.plan.name}; school clean removes them"
             )
             return True
-        with self._journal.step("dispose", name=self.plan.name):
+        with self._journal.step("dispose", removal=True, name=self.plan.name):
             gone = all([self._remove_container(), self._remove_worktree(), self._remove_folder()])  # each is tried
         self._disposed = gone
         if gone:
@@ -205,6 +225,20 @@ class StudentLeaf:
         if self._slot is None or self._workspace is None:
             raise LeafNotBootedError(f"Leaf {self.plan.name} is not booted.", next_step="Call boot() first.")
         return self._slot, self._workspace
+
+    def _create(self) -> str:
+        """Create the container; an engine that goes away meanwhile may have made it all the same."""
+        spec = self._spec()
+        for attempt in patiently(ENGINE_PATIENCE):
+            with attempt:
+                try:
+                    return self._engine.create(spec)
+                except NameTakenError:
+                    holder = self._engine.inspect(spec.name)
+                    if attempt.retry_state.attempt_number == 1 or not carries(holder.labels, spec.labels):
+                        raise  # somebody else's, or left over: it stays, and the error names it
+                    return holder.id
+        raise AssertionError  # pragma: no cover - tenacity returns or raises
 
     def _spec(self) -> ContainerSpec:
         slot, workspace = self._booted()

@@ -1,21 +1,22 @@
 """The way of one bead, in the order it happens. Read ``_work`` first; each method below it is one stretch of the way.
 
 Rules that hold throughout: the lease is held while a bead is driven; the ledger's intent comes before each effect
-(``journal.step``); whatever is raised, ``finally`` disposes of leaf and grant, and the bead ends with a typed outcome.
+(``journal.step``); whatever is raised, ``finally`` removes every trace, and the bead ends with a typed outcome. Each
+stretch can be entered from the ledger by a principal that adopts the bead, and done twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import bookbag, layout
+from orchestrator.engine.base import Lost, State
 from orchestrator.errors import (
     BookbagError,
     CancelledError,
+    ContainerNotFoundError,
     EngineError,
     GatewayError,
     GitError,
@@ -23,26 +24,31 @@ from orchestrator.errors import (
     SandboxError,
     SchoolError,
 )
-from orchestrator.git.blobs import read_file_at
-from orchestrator.git.landing import create_branch, diff
-from orchestrator.git.repository import list_tree
-from orchestrator.leaf.brief import TEXT_ROLES, Brief
-from orchestrator.leaf.ending import Ending, classify
-from orchestrator.leaf.evidence import neighbours_of, write_evidence
+from orchestrator.faults import fault_point
+from orchestrator.git.landing import create_branch
+from orchestrator.leaf.brief import TEXT_ROLES
+from orchestrator.leaf.ending import classify
 from orchestrator.leaf.outbox import read_file, read_json
-from orchestrator.leaf.student import LeafPlan, StudentLeaf
+from orchestrator.leaf.run import RunRecord, removed
+from orchestrator.leaf.student import StudentLeaf
 from orchestrator.leaf.verify import FAILED, Verification, Verifier
+from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
+from orchestrator.principal.adoption import adopted_ending, leaf_container, unseen_end
+from orchestrator.principal.cancel import Cancellation
 from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
+from orchestrator.principal.handover import bag_of, write_work_evidence
+from orchestrator.principal.janitor import start_janitor
 from orchestrator.principal.journal import BeadJournal, Listener
 from orchestrator.principal.lease import Lease, bead_lease_path, slot
 from orchestrator.principal.report import Report, usage_of
 from orchestrator.principal.scoring import evaluate_and_update
+from orchestrator.principal.work import Stage, Work, new_report, plan_of, prepared_to_json
 from orchestrator.sandbox.outcome import Outcome
 
 if TYPE_CHECKING:
-    from orchestrator.git.freeze import FrozenTree
-    from orchestrator.leaf.run import RunRecord
+    from collections.abc import Callable
+
     from orchestrator.principal.ledger import Ledger
     from orchestrator.principal.prepare import Prepared
     from orchestrator.principal.school import School
@@ -50,32 +56,18 @@ if TYPE_CHECKING:
 MAX_OUTPUT = 200_000
 """Characters of a student's final text that are kept."""
 
-
-@dataclass(slots=True)
-class Work:
-    """What is known of a bead while it is driven."""
-
-    prepared: Prepared
-    journal: BeadJournal
-    report: Report
-    leaf: StudentLeaf | None = None
-    grant_open: bool = False
-    record: RunRecord | None = None
-    ending: Ending | None = None
-    frozen: FrozenTree | None = None
-    output: str = ""
-    submission: dict[str, Any] = field(default_factory=dict)
-    verification: Verification = field(default_factory=Verification)
-    evidence_sha256: str = ""
+LEASE_PATIENCE = 0.5
+"""Seconds; who looks whether a bead is driven holds its lock for an instant."""
 
 
 class Conductor:
     """Drives beads of one home, one at a time; several conductors run side by side in processes of their own."""
 
-    def __init__(self, school: School, ledger: Ledger) -> None:
+    def __init__(self, school: School, ledger: Ledger, cancellation: Cancellation | None = None) -> None:
         self._school = school
         self._ledger = ledger
-        self._dirs = bookbag.Dirs(school.home.bookbags, school.home.signals, school.home.locks)
+        self._cancellation = cancellation or Cancellation()
+        self._dirs = removal.dirs_of(school.home)
 
     def drive(self, prepared: Prepared, listener: Listener) -> Report:
         """Take a prepared bead all the way; always returns a report with a typed outcome.
@@ -83,41 +75,56 @@ class Conductor:
         Raises:
             LedgerError: the ledger can't be written: nothing was started, or the end could not be noted.
         """
-        home, settings = self._school.home, self._school.settings
+        home, settings, bead = self._school.home, self._school.settings, prepared.bead
 
         def waiting() -> None:
             listener.note(f"waiting: {settings.max_beads} beads run already (SCHOOL_MAX_BEADS)")
 
         with slot(home.leases, "bead", settings.max_beads, on_wait=waiting):
-            lease = Lease.take(bead_lease_path(home.leases, prepared.bead))
+            lease = Lease.take(bead_lease_path(home.leases, bead), patience=LEASE_PATIENCE)
             if lease is None:
-                raise LedgerError(f"Somebody drives bead {prepared.bead} already.", next_step="Choose another bead id.")
+                raise LedgerError(f"Somebody drives bead {bead} already.", next_step="Choose another bead id.")
             try:
-                return self._drive(prepared, listener)
+                created = self._ledger.open_bead(
+                    bead, repo=str(prepared.repo.root), base_sha=prepared.base_sha, data=prepared_to_json(prepared)
+                )
+                fault_point("opened")
+                if settings.janitor:
+                    start_janitor(home)  # the row comes first: a janitor that is about to end looks once more
+                journal = BeadJournal(home, self._ledger, bead, listener)
+                work = Work(prepared, journal, new_report(prepared), created)
+                for note in prepared.notes:
+                    journal.note(note)
+                return self._conduct(work, self._work)
             finally:
                 lease.release(forget=True)
 
-    def _drive(self, prepared: Prepared, listener: Listener) -> Report:
-        self._ledger.open_bead(
-            prepared.bead, repo=str(prepared.repo.root), base_sha=prepared.base_sha, data=prepared.to_json()
-        )
-        journal = BeadJournal(self._school.home, self._ledger, prepared.bead, listener)
-        report = Report(
-            bead=prepared.bead,
-            task=prepared.request.task,
-            role=prepared.request.role,
-            agent=prepared.agent,
-            model=prepared.model,
-            rehearsal=prepared.rehearsal,
-            repo=str(prepared.repo.root),
-            base_sha=prepared.base_sha,
-        )
-        work = Work(prepared, journal, report)
-        for note in prepared.notes:
-            journal.note(note)
+    def go_on(self, work: Work) -> Report:
+        """Take an adopted bead from where its principal left it to its end. The caller holds the lease.
+
+        Raises:
+            LedgerError: the ledger can't be written.
+        """
+        return self._conduct(work, self._work)
+
+    def end(self, work: Work, outcome: Outcome, reason: str) -> Report:
+        """End an adopted bead now, with this outcome unless it has one. The caller holds the lease.
+
+        Raises:
+            LedgerError: the ledger can't be written.
+        """
+        return self._conduct(work, lambda w: self._end(w, outcome, reason))
+
+    def _conduct(self, work: Work, way: Callable[[Work], None]) -> Report:
+        report = work.report
         started = time.perf_counter()
         try:
-            self._work(work)
+            with self._cancellation.listening(self._school.home, report.bead):
+                if report.outcome:  # its principal died while it removed
+                    self._cancellation.shield()
+                    self._score(work)
+                else:
+                    way(work)
         except (CancelledError, KeyboardInterrupt):
             self._end(work, Outcome.CANCELLED, "cancelled")
         except (SandboxError, GitError) as error:
@@ -127,30 +134,56 @@ class Conductor:
         except BookbagError as error:
             self._end(work, Outcome.NOT_REVIEWED, _text(error))
         finally:
+            self._finish(work, started)
+        return report
+
+    def _finish(self, work: Work, started: float) -> None:
+        """Remove and close, whatever came before; what the ledger can't take now, the janitor writes later."""
+        report = work.report
+        self._cancellation.shield()
+        try:
             if not report.outcome:  # an error of ours that nobody foresaw: it passes through, the traces still go
                 self._end(work, Outcome.LOST, "the principal failed")
+        finally:
             self._dispose(work)
-            report.timings = {**journal.timings, "total": round((time.perf_counter() - started) * 1000, 1)}
-            report.diagnostics = list(journal.notes)
+            timings = {**report.timings, **work.journal.timings}
+            report.timings = {**timings, "total": round((time.perf_counter() - started) * 1000, 1)}
+            report.diagnostics += work.journal.notes
             self._close(work)
-        return report
 
     # -- the way ---------------------------------------------------------------------------------------------------
 
     def _work(self, work: Work) -> None:
-        self._open_grant(work)
-        self._run_student(work)
-        self._freeze(work)
+        if work.stage < Stage.BOOTED:
+            if work.resumed:
+                self._end(work, Outcome.LOST, "its principal died before the student was started")
+                return
+            self._open_grant(work)
+            self._boot(work)
+        if work.stage < Stage.RAN:
+            self._run_student(work)
+        if work.stage < Stage.FROZEN:
+            self._freeze(work)
         if work.ending is None or work.ending.outcome is not None:
             ending = work.ending
             self._end(work, (ending and ending.outcome) or Outcome.LOST, ending.reason if ending else "never ran")
             return
         if not self._something_to_review(work):
             return
-        self._verify(work)
-        self._hand_over(work)
+        if work.stage < Stage.VERIFIED:
+            self._verify(work)
+        if work.stage < Stage.HANDED_OVER:
+            self._hand_over(work)
         verdicts = self._review(work)
         self._accept(work, verdicts)
+
+    def _reached(self, work: Work, stage: Stage) -> None:
+        """Note that the later stretches can be entered without the earlier ones."""
+        work.stage = stage
+        self._ledger.update_bead(
+            work.report.bead, event="stage", head_sha=work.report.head_sha, data={"progress": work.to_json()}
+        )
+        fault_point(f"stage.{stage.name.lower()}")
 
     def _open_grant(self, work: Work) -> None:
         """Hand the gate a key for this bead alone; an agent that needs no model gets one too: it is its meter."""
@@ -164,57 +197,64 @@ class Conductor:
                 deadline=time.time() + prepared.budget.wall + 120,
             )
 
-    def _run_student(self, work: Work) -> None:
-        prepared, school = work.prepared, self._school
-        plan = LeafPlan(
-            bead=prepared.bead,
-            name=prepared.leaf_name,
-            base_sha=prepared.base_sha,
-            image=prepared.image,
-            limits=prepared.limits,
-            brief=self._brief(prepared),
-            soul=prepared.soul,
-            instructions=prepared.instructions,
-            gate=school.grant_folder(prepared.bead),
-            objects_mode=prepared.objects_mode,
-            userns_mode=school.userns_mode,
-            keep=prepared.request.keep,
-        )
-        leaf = StudentLeaf(school.home, school.engine, prepared.repo, plan, work.journal, starting=school.starting)
-        work.leaf = leaf
+    def _leaf(self, work: Work) -> StudentLeaf:
+        if work.leaf is None:
+            school, prepared = self._school, work.prepared
+            work.leaf = StudentLeaf(
+                school.home,
+                school.engine,
+                prepared.repo,
+                plan_of(prepared, school),
+                work.journal,
+                starting=school.starting,
+            )
+        return work.leaf
+
+    def _boot(self, work: Work) -> None:
+        leaf = self._leaf(work)
         leaf.boot()
         leaf.write_brief()
-        work.record = leaf.run_task()
+        self._reached(work, Stage.BOOTED)
+
+    def _run_student(self, work: Work) -> None:
+        """See the student to its end, and take how it ended: from the engine, never from the student's own words."""
+        record = self._adopted_run(work) if work.resumed else self._leaf(work).run_task()
+        if record is not None and record.removal is not None and not removed(record):
+            raise EngineError(
+                f"The container {work.prepared.leaf_name} could not be removed.",
+                next_step="The janitor tries again; nothing is read from the worktree before.",
+            )
+        work.record = record
         usage = self._close_grant(work)
-        work.ending = classify(
-            work.record.result,
-            disk_exceeded=work.record.disk_exceeded,
-            deadline_passed=work.record.deadline_passed,
-            usage=usage,
-            agent_reason=str(work.record.finished.get("reason") or ""),
-        )
-        self._read_outbox(work, leaf)
+        self._read_outbox(work)
+        if record is None:
+            work.ending = unseen_end(self._leaf(work).read_outbox().outbox)
+        else:
+            work.ending = classify(
+                record.result,
+                disk_exceeded=record.disk_exceeded,
+                deadline_passed=record.deadline_passed,
+                usage=usage,
+                agent_reason=str(record.finished.get("reason") or ""),
+            )
+        self._reached(work, Stage.RAN)
 
-    def _brief(self, prepared: Prepared) -> Brief:
-        request = prepared.request
-        return Brief(
-            bead=prepared.bead,
-            role=request.role,
-            domain=request.domain,
-            task=request.task,
-            difficulty=request.difficulty,
-            agent=prepared.agent,
-            model=prepared.model,
-            command=request.command,
-            verification=prepared.verify or "",
-            # one turn more than calls: the budget is for the gate to stop, which is believed
-            limits={"wall_s": prepared.budget.wall, "turns": prepared.budget.calls + 1},
-            context=request.context,
-        )
+    def _adopted_run(self, work: Work) -> RunRecord | None:
+        """Wait for a student that still runs, or find out how it ended; None: nobody saw it."""
+        school, bead = self._school, work.prepared.bead
+        leaf, container = self._leaf(work), leaf_container(self._school.engine, self._school.home, bead)
+        leaf.adopt(container)
+        if container is not None and container.state is State.CREATED:
+            return RunRecord(Lost("never started: its principal died before"))
+        if container is not None:
+            work.journal.note(f"adopted: the student's container is {container.state}")
+            with contextlib.suppress(ContainerNotFoundError):  # it ended between the two looks
+                return leaf.run_task()
+        return adopted_ending(school.engine, school.home, bead, since=work.created)
 
-    def _read_outbox(self, work: Work, leaf: StudentLeaf) -> None:
+    def _read_outbox(self, work: Work) -> None:
         """Take the student's words, as claims: they decide nothing."""
-        outbox = leaf.read_outbox().outbox
+        outbox = self._leaf(work).read_outbox().outbox
         said = read_json(outbox, layout.OUTCOME_FILE) or {}
         last = work.record.last_message if work.record else ""
         work.output = str(said.get("output") or last or "")[:MAX_OUTPUT]
@@ -233,10 +273,9 @@ class Conductor:
 
     def _freeze(self, work: Work) -> None:
         """Commit whatever the student left, whatever the outcome: work done is never lost."""
-        leaf, prepared = work.leaf, work.prepared
-        if leaf is None or work.record is None:
-            return
-        frozen = leaf.freeze(_commit_message(prepared.bead, prepared.request.task))
+        leaf, prepared = self._adopt_if_resumed(work), work.prepared
+        message = removal.commit_message(prepared.bead, prepared.request.task)
+        frozen = leaf.freeze(message, when=int(work.created))
         work.frozen = frozen
         for notice in frozen.notices:
             work.journal.note(f"{notice.path}: {notice.detail}" if notice.path else notice.detail)
@@ -250,7 +289,13 @@ class Conductor:
         if frozen.head_sha is not None:
             leaf.keep(frozen.head_sha)
             report.head_sha = frozen.head_sha
-            self._ledger.update_bead(prepared.bead, event="frozen", head_sha=frozen.head_sha)
+        self._reached(work, Stage.FROZEN)
+
+    def _adopt_if_resumed(self, work: Work) -> StudentLeaf:
+        """Return the leaf, its folders taken over when another principal made them."""
+        if work.leaf is None:
+            self._leaf(work).adopt(None)
+        return self._leaf(work)
 
     def _something_to_review(self, work: Work) -> bool:
         """R-25 and DESIGN, step 7: nothing handed in is a failed task; text alone is a product of some roles only."""
@@ -259,7 +304,6 @@ class Conductor:
             return True
         if role in TEXT_ROLES and work.output.strip():
             work.report.head_sha = work.prepared.base_sha
-            self._ledger.update_bead(work.prepared.bead, event="frozen", head_sha=work.prepared.base_sha)
             return True
         missing = "neither a change nor an answer" if role in TEXT_ROLES else "no change"
         self._end(work, Outcome.TASK_FAILED, f"the student handed in {missing}")
@@ -267,14 +311,18 @@ class Conductor:
 
     def _verify(self, work: Work) -> None:
         prepared, head = work.prepared, work.report.head_sha
-        if not prepared.verify or work.leaf is None or head is None:
+        if not prepared.verify or head is None:
             work.journal.note("verification is not configured (--verify, or [verify] in .school.toml)")
+            self._reached(work, Stage.VERIFIED)
             return
+        if work.resumed:  # a verification that was cut off is begun anew
+            removal.remove_containers(self._school.engine, self._school.home, prepared.bead)
+            removal.remove_verification(self._school.home, prepared.bead)
         verifier = Verifier(
             home=self._school.home,
             engine=self._school.engine,
             repo=prepared.repo,
-            student=work.leaf.plan,
+            student=plan_of(prepared, self._school),
             command=prepared.verify,
             timeout=self._school.settings.verify_timeout,
             journal=work.journal.scoped("verify"),
@@ -286,6 +334,7 @@ class Conductor:
             result = self._with_baseline(work, verifier, result)
         work.verification = result
         work.report.verification = result.to_json()
+        self._reached(work, Stage.VERIFIED)
 
     def _with_baseline(self, work: Work, verifier: Verifier, result: Verification) -> Verification:
         """Say whether the check failed before the student came."""
@@ -300,87 +349,17 @@ class Conductor:
         return Verification(result.status, result.command, result.exit_code, result.log, known[0], result.reason)
 
     def _hand_over(self, work: Work) -> None:
-        """Write the evidence, then the bookbag, then the flag (R-16): never the other way round."""
-        prepared, report = work.prepared, work.report
-        head = report.head_sha or prepared.base_sha
+        """Write the evidence, then the bookbag; the flag comes after them (R-16)."""
+        head = work.report.head_sha or work.prepared.base_sha
         with work.journal.step("evidence"):
-            work.evidence_sha256 = self._write_evidence(work, head)
-        said: dict[str, Any] = {
-            name: work.submission[name] for name in ("ac_met", "blockers") if name in work.submission
-        }
-        bag: dict[str, Any] = {
-            **said,
-            "task": prepared.request.task,
-            "student": prepared.request.role,
-            "domain": prepared.request.domain,
-            "difficulty": prepared.request.difficulty,
-            "output": work.output,
-            "summary": str(work.submission.get("summary") or "")[:4000],
-            "repo": str(prepared.repo.root),
-            "branch": "",
-            "base_sha": prepared.base_sha,
-            "head_sha": head,
-            "files_changed": report.files_changed,
-            "verification": work.verification.sentence(),
-            "state": bookbag.WRITTEN,
-        }
+            work.evidence_sha256 = write_work_evidence(self._school.home, work, head)
+        bag = bag_of(work, head)
         with work.journal.step("bookbag"):
-            bookbag.write_bookbag(prepared.bead, bag, dirs=self._dirs)
-            report.state = bookbag.WRITTEN
+            bookbag.write_bookbag(work.prepared.bead, bag, dirs=self._dirs)
+            work.report.state = bookbag.WRITTEN
         if work.leaf is not None:
-            work.leaf.write_output({**bag, "events": work.report.diagnostics, "outcome": "completed"})
-
-    def _write_evidence(self, work: Work, head: str) -> str:
-        prepared, frozen = work.prepared, work.frozen
-        repo, base = prepared.repo, prepared.base_sha
-        changes = list(frozen.files_changed) if frozen else []
-        present = [change.path for change in changes if change.status != "D"]
-        tree = [entry.path for entry in list_tree(repo, head) if entry.type == "blob"] if changes else []
-        record = {
-            "repo": prepared.repo.name,
-            "base_sha": base,
-            "head_sha": head,
-            "role": prepared.request.role,
-            "domain": prepared.request.domain,
-            "difficulty": prepared.request.difficulty,
-            "task": prepared.request.task,
-            "expected_output_format": self._brief(prepared).to_json()["expected_output_format"],
-            "instructions": prepared.instructions,
-            "files": [
-                {
-                    "path": change.path,
-                    "status": change.status,
-                    "additions": change.additions,
-                    "deletions": change.deletions,
-                    "binary": change.binary,
-                }
-                for change in changes
-            ],
-            "student": {
-                "output": work.output,
-                "summary": str(work.submission.get("summary") or ""),
-                "messages": list(frozen.student_messages) if frozen else [],
-                "agent": prepared.agent,
-                "status": "completed",
-            },
-            "verification": {
-                "status": work.verification.status,
-                "command": work.verification.command,
-                "exit_code": work.verification.exit_code,
-                "log_file": "verification.log" if work.verification.log else None,
-                "baseline": work.verification.baseline,
-            },
-        }
-        return write_evidence(
-            self._school.home,
-            prepared.bead,
-            record=record,
-            diff=diff(repo, base, head) if head != base else b"",
-            changed=present,
-            neighbours=neighbours_of(present, tree),
-            read=lambda path: read_file_at(repo, head, path),
-            verification_log=work.verification.log.encode("utf-8", "replace"),
-        )
+            work.leaf.write_output({**bag, "events": work.journal.notes, "outcome": "completed"})
+        self._reached(work, Stage.HANDED_OVER)
 
     # -- judgment --------------------------------------------------------------------------------------------------
 
@@ -405,7 +384,8 @@ class Conductor:
                 journal.note(f"no verdict from {', '.join(verdicts.missing)} in time: the review runs in this process")
                 mode = "sync"
         if mode == "sync":
-            missing = verdicts.missing if verdicts is not None else ("cto", "coo")
+            bag = bookbag.read_bookbag(bead, dirs=self._dirs) or {}
+            missing = tuple(check_seals(bag, expected))  # an adopted bead may have one already
             with journal.step("review_here", mode="sync", teachers=list(missing)):
                 problems = school.review_here(bead, missing, self._dirs)
             bag = bookbag.read_bookbag(bead, dirs=self._dirs) or {}
@@ -455,26 +435,45 @@ class Conductor:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _end(self, work: Work, outcome: Outcome, reason: str) -> None:
-        report, bead = work.report, work.prepared.bead
+        """Decide the outcome, once; from here on nothing is cancelled any more."""
+        self._cancellation.shield()
+        report = work.report
+        if report.outcome:
+            return
         report.outcome, report.reason = outcome, reason
         human = "awaiting" if outcome is Outcome.ACCEPTED else None
-        self._ledger.update_bead(bead, event="outcome", outcome=outcome, human=human, data={"reason": reason})
+        self._ledger.update_bead(
+            report.bead,
+            event="outcome",
+            outcome=outcome,
+            human=human,
+            head_sha=report.head_sha,
+            data={"reason": reason, "progress": work.to_json()},
+        )
+        fault_point("outcome")
+        self._score(work)
+
+    def _score(self, work: Work) -> None:
+        """R-41; a bead is scored once, however often this is called."""
+        report = work.report
+        outcome = Outcome(report.outcome)
         scores = tuple(float(report.scores[t] or 0) for t in ("cto", "coo"))
         reviewed = outcome in {Outcome.ACCEPTED, Outcome.REJECTED}
         change = evaluate_and_update(
             self._ledger,
-            f"student-{work.prepared.request.role}",
-            bead,
+            f"student-{report.role}",
+            report.bead,
             outcome,
             teachers=(scores[0], scores[1]) if reviewed else None,
         )
         if change is not None:
             report.score = {"old": round(change.old, 2), "new": round(change.new, 2)}
+        fault_point("scored")
 
     def _close_grant(self, work: Work) -> dict[str, Any] | None:
         if not work.grant_open:
             return None
-        with work.journal.step("grant_closed"):
+        with work.journal.step("grant_closed", removal=True):
             usage = self._school.close_grant(work.prepared.bead)
         work.grant_open = False
         work.report.usage["student"] = usage_of(usage)
@@ -483,55 +482,58 @@ class Conductor:
 
     def _dispose(self, work: Work) -> None:
         """Remove every trace; what can't be removed now stays named in the ledger for the janitor."""
-        gone = True
+        report, home, bead = work.report, self._school.home, work.report.bead
+        kept = work.prepared.request.keep and work.stage >= Stage.BOOTED
+        if kept:
+            work.journal.note(f"kept for debugging: {home.leaves / bead} (school gc --kept removes it)")
+            reasons = []
+        else:
+            with work.journal.step("dispose", removal=True, name=work.prepared.leaf_name):
+                reasons = self._remove(work)
         try:
             self._close_grant(work)
         except (GatewayError, EngineError) as error:
-            work.journal.note(f"the bead's grant could not be closed: {error.message}")
-            gone = False
-        if work.leaf is not None and not work.leaf.dispose():
-            gone = False
-        kept = work.prepared.request.keep and work.leaf is not None
-        work.report.cleanup = "kept" if kept else "done" if gone else "failed"
-        self._archive(work)
+            reasons.append(f"its grant could not be closed: {error.message}")
+        later = report.outcome == Outcome.NOT_REVIEWED
+        reasons += removal.archive_papers(home, bead, reviewed_later=later)
+        if report.state == bookbag.REVIEWED and not reasons:
+            report.state = bookbag.DISPOSED
+        for reason in reasons:
+            work.journal.note(reason)
+        report.cleanup = "kept" if kept else "failed" if reasons else "done"
 
-    def _archive(self, work: Work) -> None:
-        """R-9, R-13: the principal's own states, then the bookbag goes to the archive."""
-        bead = work.prepared.bead
-        signal = bookbag.BookbagSignal(bead, dirs=self._dirs)
-        with contextlib.suppress(OSError):
-            signal.clear()
-        if work.report.outcome == Outcome.NOT_REVIEWED or not work.report.state:
-            return  # `school review` needs the bookbag where it is; without one there is nothing to archive
-        try:
-            if work.report.state == bookbag.REVIEWED:
-                for state in (bookbag.SCORED, bookbag.DISPOSED):
-                    bookbag.locked_update_bookbag(bead, {"state": state}, dirs=self._dirs, lock_timeout=30)
-                    work.report.state = state
-            bookbag.archive_bookbag(bead, self._school.home.archive, dirs=self._dirs)
-            bookbag.forget_lock(bead, dirs=self._dirs)
-        except BookbagError as error:
-            work.journal.note(f"the bookbag could not be archived: {error.message}")
+    def _remove(self, work: Work) -> list[str]:
+        """Containers first; then the student's work is kept, unless it is; then its tree goes."""
+        home, bead = self._school.home, work.report.bead
+        reasons = removal.remove_containers(self._school.engine, home, bead)
+        if reasons:
+            return reasons  # a tree that a container may still write is neither read nor removed
+        row = {"bead": bead, "created": work.created, "data": prepared_to_json(work.prepared)}
+        if Stage.BOOTED <= work.stage < Stage.FROZEN:
+            try:
+                work.report.head_sha = removal.salvage(home, row) or work.report.head_sha
+            except GitError as error:
+                return [f"its work could not be kept, so its tree stays in {home.leaves / bead}: {error.message}"]
+            with contextlib.suppress(LedgerError):
+                self._ledger.update_bead(bead, event="kept", head_sha=work.report.head_sha)
+        return removal.remove_folders(home, row)
 
     def _close(self, work: Work) -> None:
         report = work.report
         self._ledger.update_bead(
-            work.prepared.bead,
+            report.bead,
             event="ended",
             status="ended",
+            outcome=report.outcome,
             cleanup=report.cleanup,
             head_sha=report.head_sha,
-            data={"report": json.loads(json.dumps(report.to_json(), default=str))},
+            data={"report": report.to_json()},
         )
-        work.journal.end(report.outcome, report.exit_code, report.to_json())
+        fault_point("ended")
+        if not work.reported:
+            work.journal.end(report.outcome, report.exit_code, report.to_json())
         work.journal.close()
 
 
 def _text(error: SchoolError) -> str:
     return error.message + (f" {error.next_step}" if error.next_step else "")
-
-
-def _commit_message(bead: str, task: str) -> str:
-    """Return the frozen commit's subject and body; the task is the user's own text."""
-    first = " ".join(task.split())[:64] or bead
-    return f"{first}\n\nBead: {bead}\n"

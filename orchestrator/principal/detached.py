@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from orchestrator import bookbag
 from orchestrator.errors import SchoolError
-from orchestrator.principal.journal import log_path
+from orchestrator.principal.journal import Quiet, log_path
 from orchestrator.principal.request import SpawnRequest
 from orchestrator.settings import settings
 
@@ -60,26 +60,10 @@ def main() -> int:
 
     request = SpawnRequest.from_json(json.load(sys.stdin))
     try:
-        return drive(request, _Quiet()).exit_code
+        return drive(request, Quiet()).exit_code
     except SchoolError as error:
         print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - stderr is the bead's .err file
         return error.exit_code
-
-
-class _Quiet:
-    """A listener nobody looks at: the bead's log has it all."""
-
-    def step_started(self, name: str) -> None:
-        """Nothing."""
-
-    def step_ended(self, name: str, milliseconds: float, *, ok: bool) -> None:
-        """Nothing."""
-
-    def agent_event(self, event: dict[str, object]) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.principal.faults import fault_point
+from orchestrator.errors import LedgerError
+from orchestrator.faults import fault_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,13 +45,33 @@ class Listener(Protocol):
         ...
 
 
+class Quiet:
+    """A listener nobody looks at: the bead's log has it all."""
+
+    def step_started(self, name: str) -> None:
+        """Nothing."""
+
+    def step_ended(self, name: str, milliseconds: float, *, ok: bool) -> None:
+        """Nothing."""
+
+    def agent_event(self, event: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+
 def log_path(home: Home, bead: str) -> Path:
     """Return the file that ``school logs`` reads."""
     return home.logs / "beads" / f"{bead}.jsonl"
 
 
 class BeadJournal:
-    """The journal of one bead. Thread-safe."""
+    """The journal of one bead. Thread-safe.
+
+    A terminal that was closed or a full disk under the log must not end a bead, least of all its removal: what
+    only people read (listener, log file) may fail; the ledger may not, but for a step that removes.
+    """
 
     def __init__(self, home: Home, ledger: Ledger, bead: str, listener: Listener) -> None:
         self._ledger = ledger
@@ -67,15 +88,25 @@ class BeadJournal:
 
     def close(self) -> None:
         """Close the log file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # the rest of a full disk's buffer
+            self._file.close()
 
     @contextlib.contextmanager
-    def step(self, name: str, /, **data: Any) -> Iterator[None]:
-        """Note the intent, run the block, note its end."""
-        self._ledger.event(self._bead, "intent", step=name, **data)
+    def step(self, name: str, /, *, removal: bool = False, **data: Any) -> Iterator[None]:
+        """Note the intent, run the block, note its end.
+
+        Args:
+            name: The step.
+            removal: It only takes away: it is done also when the ledger can't be written.
+            **data: What the step is about.
+
+        Raises:
+            LedgerError: the intent or the end can't be noted.
+        """
+        self._note_step(removal, "intent", step=name, **data)
+        fault_point(f"{name}:intent")
         self._log("step", name=name, state="started")
-        with self._lock:
-            self._listener.step_started(name)
+        self._tell("step_started", name)
         started = time.perf_counter()
         ok = False
         try:
@@ -85,10 +116,9 @@ class BeadJournal:
         finally:
             milliseconds = round((time.perf_counter() - started) * 1000, 1)
             self.timings[name] = round(self.timings.get(name, 0.0) + milliseconds, 1)
-            self._ledger.event(self._bead, "done" if ok else "failed", step=name, ms=milliseconds)
+            self._note_step(removal, "done" if ok else "failed", step=name, ms=milliseconds)
             self._log("step", name=name, state="done" if ok else "failed", ms=milliseconds)
-            with self._lock:
-                self._listener.step_ended(name, milliseconds, ok=ok)
+            self._tell("step_ended", name, milliseconds, ok=ok)
 
     def scoped(self, prefix: str) -> ScopedJournal:
         """Return a journal whose steps carry a prefix: those of another container of the same bead."""
@@ -97,20 +127,29 @@ class BeadJournal:
     def agent_event(self, event: dict[str, Any]) -> None:
         """Log an event of the agent and show it."""
         self._log("agent", event=event)
-        with self._lock:
-            self._listener.agent_event(event)
+        self._tell("agent_event", event)
 
     def note(self, text: str) -> None:
         """Keep a note, log it and show it."""
         self.notes.append(text)
         self._log("note", text=text)
-        with self._lock:
-            self._listener.note(text)
+        self._tell("note", text)
 
     def end(self, outcome: str, exit_code: int, report: dict[str, Any]) -> None:
         """Write the last line: readers that follow stop there."""
         self._written = min(self._written, LOG_CAP)  # the end is always written
         self._log("end", outcome=outcome, exit_code=exit_code, report=report, force=True)
+
+    def _note_step(self, removal: bool, kind: str, /, **data: Any) -> None:
+        with contextlib.suppress(LedgerError) if removal else contextlib.nullcontext():
+            self._ledger.event(self._bead, kind, **data)
+
+    def _tell(self, method: str, /, *values: Any, **named: Any) -> None:
+        with self._lock:
+            try:
+                getattr(self._listener, method)(*values, **named)
+            except (OSError, ValueError):  # its stream is gone (EIO of a closed terminal, a closed file)
+                self._listener = Quiet()
 
     def _log(self, kind: str, *, force: bool = False, **data: Any) -> None:
         line = json.dumps({"at": round(time.time(), 3), "kind": kind, **data}, ensure_ascii=True, default=str) + "\n"
@@ -118,14 +157,13 @@ class BeadJournal:
             if self._file.closed:
                 return
             if self._written + len(line) > LOG_CAP and not force:
-                if self._written <= LOG_CAP:
-                    self._written = LOG_CAP + 1
-                    self._file.write(
-                        json.dumps({"at": time.time(), "kind": "note", "text": "the log is cut here"}) + "\n"
-                    )
-                return
-            self._file.write(line)
-            self._file.flush()
+                if self._written > LOG_CAP:
+                    return
+                line = json.dumps({"at": time.time(), "kind": "note", "text": "the log is cut here"}) + "\n"
+                self._written = LOG_CAP + 1
+            with contextlib.suppress(OSError):
+                self._file.write(line)
+                self._file.flush()
             self._written += len(line)
 
 
@@ -136,9 +174,9 @@ class ScopedJournal:
         self._journal = journal
         self._prefix = prefix
 
-    def step(self, name: str, /, **data: Any) -> contextlib.AbstractContextManager[None]:
+    def step(self, name: str, /, *, removal: bool = False, **data: Any) -> contextlib.AbstractContextManager[None]:
         """Note a step under the prefix."""
-        return self._journal.step(f"{self._prefix}.{name}", **data)
+        return self._journal.step(f"{self._prefix}.{name}", removal=removal, **data)
 
     def agent_event(self, event: dict[str, Any]) -> None:
         """Pass it on."""

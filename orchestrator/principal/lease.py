@@ -26,15 +26,22 @@ class Lease:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, path: Path) -> Lease | None:
-        """Take the lock now, or return None when somebody holds it."""
+    def take(cls, path: Path, *, patience: float = 0.0) -> Lease | None:
+        """Take the lock, or return None when somebody holds it for longer than ``patience`` seconds.
+
+        A little patience is for who must not be turned away by somebody that only looks (``held``).
+        """
+        deadline = time.monotonic() + patience
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
-                return None
+                if time.monotonic() >= deadline:
+                    return None
+                time.sleep(0.01)
+                continue
             if _is_same_file(path, descriptor):
                 break
             os.close(descriptor)  # its last holder removed the file between our open and our lock
@@ -65,9 +72,12 @@ def bead_lease_path(leases: Path, bead: str) -> Path:
 
 
 def held(path: Path) -> bool:
-    """Return whether somebody holds the lock. Only a hint: it may change at once."""
+    """Return whether somebody holds the lock. Only a hint: it may change at once.
+
+    Opened for reading only: who watches the folder (the janitor) is told of the closing of writers, that is of holders.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:

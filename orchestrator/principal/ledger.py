@@ -148,8 +148,8 @@ class Ledger:
 
     # -- beads -----------------------------------------------------------------------------------------------------
 
-    def open_bead(self, bead: str, *, repo: str, base_sha: str, data: dict[str, Any]) -> None:
-        """Write a bead's intent row: the first thing that exists of it.
+    def open_bead(self, bead: str, *, repo: str, base_sha: str, data: dict[str, Any]) -> float:
+        """Write a bead's intent row, the first thing that exists of it; return its time (epoch seconds).
 
         Raises:
             LedgerError: the bead exists already.
@@ -163,6 +163,7 @@ class Ledger:
                 (bead, "running", "pending", repo, base_sha, now, now, _dumps(data)),
             )
             _event(db, bead, "opened", {"repo": repo, "base_sha": base_sha})
+        return now
 
     def update_bead(self, bead: str, *, event: str = "", data: dict[str, Any] | None = None, **columns: Any) -> None:
         """Change columns of a bead's row and merge ``data`` into its data; note it as an event when one is named."""
@@ -247,7 +248,7 @@ def _event(db: sqlite3.Connection, bead: str | None, kind: str, data: dict[str, 
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str)
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         budget=budget,
         limits=_limits(request, settings, budget),
         soul=load_soul(f"student-{request.role}"),
-        instructions=_instructions(repo, base_sha),
+        instructions=instructions_at(repo, base_sha),
         objects_mode=config.objects,
         notes=tuple(notes),
     )
@@ -171,7 +171,7 @@ def _limits(request: SpawnRequest, settings: Settings, budget: Budget) -> Limits
     )
 
 
-def _instructions(repo: Repository, base_sha: str) -> str:
+def instructions_at(repo: Repository, base_sha: str) -> str:
     """Return the repository's AGENTS.md, else CLAUDE.md, as of base_sha."""
     for name in INSTRUCTION_FILES:
         data = read_file_at(repo, base_sha, name)

@@ -1,50 +1,45 @@
-"""What a dead principal left: found through ledger, engine and disk, and ended (R-49, R-54; DESIGN, "Removal").
+"""The sweep: what dead principals left is ended, or left to the janitor; what no row of the ledger names is removed.
 
-Nothing is touched without proof that it is ours and that nobody drives it: an object must carry this home's id, and the
-lease of its bead must be taken first. Work that was done is frozen and kept at ``refs/school/<bead>`` before its
-worktree goes. What can't be removed now stays named in the ledger, and is tried again by the next sweep.
+Runs at the start of every command that makes something, and is cheap when nothing is open. Nothing is touched without
+proof that it is ours and that nobody drives it: an object must carry this home's id, exactly, and the lease of its bead
+must be taken first (R-49, R-54; DESIGN, "Removal"). What can't be removed now stays named, and is tried again.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from orchestrator import bookbag
-from orchestrator.engine.base import LABEL_BEAD, LABEL_HOME, LABEL_KIND, Gone, Kind
-from orchestrator.errors import BookbagError, EngineError, GatewayError, GitError
-from orchestrator.git.dispose import dispose_workspace, dispose_worktree, remove
-from orchestrator.git.freeze import freeze
-from orchestrator.git.landing import keep
+from orchestrator.engine.base import LABEL_BEAD, LABEL_DEADLINE, LABEL_HOME, LABEL_KIND, Gone, Kind
+from orchestrator.errors import EngineError, GatewayError, GitError, UsageError
+from orchestrator.git.dispose import dispose_workspace, remove
 from orchestrator.git.workspace import Workspace
-from orchestrator.principal.lease import Lease, bead_lease_path
+from orchestrator.principal.janitor import start_janitor
+from orchestrator.principal.journal import Quiet
+from orchestrator.principal.lease import Lease, bead_lease_path, held
+from orchestrator.principal.resume import Resumer, is_open
 from orchestrator.sandbox.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from orchestrator.engine.base import Engine
+    from orchestrator.engine.base import Container, Engine
     from orchestrator.home import Home
     from orchestrator.principal.ledger import Ledger
+    from orchestrator.principal.school import School
 
 BEAD_KINDS = (Kind.LEAF, Kind.VERIFY)
 PROBE_AGE = 120.0
-"""Seconds after which a probe's container belongs to nobody any more."""
-
-
-class Closer(Protocol):
-    """Closes a bead's grant."""
-
-    def close_grant(self, bead: str) -> dict[str, Any] | None:
-        """Revoke its key and its socket; idempotent."""
-        ...
+"""Seconds after which a probe's container or folder belongs to nobody any more."""
 
 
 @dataclass(slots=True)
 class Swept:
-    """What one sweep did, in bead ids and container names."""
+    """What one sweep did, in bead ids and names of objects."""
 
     ended: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
@@ -52,166 +47,170 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something of this home that no open bead needs."""
+
+    what: str  # "container", "folder", "grant", "lease", "probe folder"
+    name: str
+    bead: str
+    ref: str  # a container's id, a path, a grant's name
+
+
 class Sweeper:
-    """Ends abandoned beads of one home."""
+    """Ends abandoned beads of one home, and removes orphans."""
 
-    home: Home
-    engine: Engine
-    ledger: Ledger
-    gateway: Closer
+    def __init__(self, school: School, ledger: Ledger) -> None:
+        self._school = school
+        self._ledger = ledger
 
-    def sweep(self) -> Swept:
-        """End every bead of this home that nobody drives and that is not removed; then what no ledger row names.
+    def sweep(self, *, all_beads: bool | None = None) -> Swept:
+        """Deal with every bead of this home that nobody drives and that is not removed, and with orphans.
+
+        Args:
+            all_beads: End abandoned beads here and now. Off, the janitor adopts and finishes them instead, and is
+                started for it. Default: on when there is no janitor (SCHOOL_JANITOR=false).
 
         Raises:
             EngineError: the engine can't be asked at all.
             LedgerError: the ledger can't be read or written.
         """
-        done = Swept()
-        for row in self.ledger.beads(running=True):
-            with _taken(self.home, row["bead"]) as lease:
-                # read again under the lease: its driver may have ended it between our reading and our taking
-                current = self.ledger.bead(row["bead"]) if lease else None
-                if current is None or not _is_open(current):
-                    continue
-                reasons = self._end(current)
-                done.ended.append(row["bead"])
-                done.open += [f"{row['bead']}: {reason}" for reason in reasons]
-        self._orphan_containers(done)
-        self._orphan_folders(done)
+        home, done = self._school.home, Swept()
+        lease = Lease.take(home.leases / "sweep.lock")
+        if lease is None:
+            return done  # another sweep is under way
+        try:
+            here = not self._school.settings.janitor if all_beads is None else all_beads
+            self._rows(done, here=here)
+            for orphan in orphans(home, self._school.engine, self._ledger):
+                self._remove(orphan, done)
+        finally:
+            lease.release()
         return done
 
-    def _end(self, row: Mapping[str, Any]) -> list[str]:
-        """End one bead whose lease is held here; return what could not be removed."""
-        bead = str(row["bead"])
-        self.ledger.event(bead, "recovery", was=row["outcome"])
-        reasons = self._containers(bead)
-        head = row["head_sha"]
-        folder = self.home.leaves / bead
-        if folder.exists() and not reasons:  # a tree that a container still writes is not frozen
-            kept, problem = self._tree(row, folder)
-            head = head or kept
-            reasons += problem
-        for kind in (Kind.VERIFY,):
-            extra = self.home.leaves / f"{bead}.{kind}"
-            if extra.exists() and not remove(extra):
-                reasons.append(f"{extra} could not be deleted")
-        try:
-            self.gateway.close_grant(bead)
-        except GatewayError as error:
-            reasons.append(f"its grant could not be closed: {error.message}")
-        self._papers(bead, row)
-        self.ledger.update_bead(
-            bead,
-            event="swept",
-            status="ended",
-            outcome=row["outcome"] or Outcome.LOST,
-            cleanup="failed" if reasons else "done",
-            head_sha=head,
-            data={} if row["outcome"] else {"reason": "its principal died"},
-        )
-        return reasons
-
-    def _containers(self, bead: str) -> list[str]:
-        return [
-            f"container {container.name} could not be removed"
-            for container in self.engine.list({LABEL_HOME: self.home.id, LABEL_BEAD: bead})
-            if not isinstance(self.engine.remove(container.id), Gone)
-        ]
-
-    def _tree(self, row: Mapping[str, Any], folder: Path) -> tuple[str | None, list[str]]:
-        """Keep what the student did, then remove its tree."""
-        bead, head = str(row["bead"]), None
-        try:
-            workspace = Workspace.load(folder, lock_dir=self.home.leases)
-        except GitError:
-            # It was not finished when its principal died: nobody worked in it, so nothing is lost.
-            common, name = row["data"].get("common_dir"), row["data"].get("leaf_name")
-            gone = not common or dispose_worktree(Path(common), folder / str(name), lock_dir=self.home.leases)
-        else:
-            if row["head_sha"] is None:
-                try:
-                    frozen = freeze(workspace, f"Work of {bead}, whose principal died\n\nBead: {bead}\n")
-                    if frozen.head_sha is not None:
-                        keep(workspace, bead, frozen.head_sha)
-                        head = frozen.head_sha
-                except GitError as error:
-                    return None, [f"its work could not be kept, so its tree stays in {folder}: {error.message}"]
-            gone = dispose_workspace(workspace)
-        gone = remove(folder) and gone
-        return head, [] if gone else [f"its worktree in {folder} could not be removed"]
-
-    def _papers(self, bead: str, row: Mapping[str, Any]) -> None:
-        """Take the flag away, and archive the bookbag unless a later review needs it."""
-        dirs = bookbag.Dirs(self.home.bookbags, self.home.signals, self.home.locks)
-        bookbag.BookbagSignal(bead, dirs=dirs).clear()
-        if row["outcome"] == Outcome.NOT_REVIEWED:
-            return
-        try:
-            bookbag.archive_bookbag(bead, self.home.archive, dirs=dirs)
-            bookbag.forget_lock(bead, dirs=dirs)
-        except BookbagError as error:
-            self.ledger.event(bead, "note", text=f"the bookbag could not be archived: {error.message}")
-
-    def _orphan_containers(self, done: Swept) -> None:
-        """Remove containers of beads that the ledger does not know, or knows as ended."""
-        for kind in (*BEAD_KINDS, Kind.PROBE):
-            for container in self.engine.list({LABEL_HOME: self.home.id, LABEL_KIND: kind}):
-                bead = container.labels.get(LABEL_BEAD, "")
-                if kind is Kind.PROBE:
-                    if time.time() - container.created > PROBE_AGE:
-                        self._remove(container.id, container.name, done)
-                elif bead:
-                    with _taken(self.home, bead) as lease:
-                        if lease and not self._is_kept(bead):
-                            self._remove(container.id, container.name, done)
-
-    def _orphan_folders(self, done: Swept) -> None:
-        """Remove folders of leaves that the ledger does not know, or knows as ended."""
-        for folder in self.home.leaves.iterdir():
-            bead = folder.name.removesuffix(f".{Kind.VERIFY}")
-            if not bookbag.is_bead(bead):
+    def _rows(self, done: Swept, *, here: bool) -> None:
+        home = self._school.home
+        resumer = Resumer(self._school, self._ledger)
+        for row in self._ledger.beads(running=True):
+            bead = str(row["bead"])
+            if held(bead_lease_path(home.leases, bead)):
                 continue
-            with _taken(self.home, bead) as lease:
-                row = self.ledger.bead(bead) if lease else None
-                if not lease or self._is_kept(bead) or (row is not None and _is_open(row)):
-                    continue
-                try:
-                    gone = dispose_workspace(Workspace.load(folder, lock_dir=self.home.leases))
-                except GitError:
-                    gone = True  # no finished worktree is in there
-                if remove(folder) and gone:
-                    done.orphans.append(folder.name)
-                else:
-                    done.open.append(f"{folder} could not be deleted")
+            if not here:
+                start_janitor(home)
+                return
+            ended = resumer.end(bead, Outcome.LOST, "its principal died", Quiet())
+            if ended is not None:
+                done.ended.append(bead)
+                done.open += [f"{bead}: {reason}" for reason in ended.left]
 
-    def _remove(self, container: str, name: str, done: Swept) -> None:
+    def _remove(self, orphan: Orphan, done: Swept) -> None:
+        """Remove one orphan, its bead's lease held: what became a driven bead's meanwhile stays."""
+        home = self._school.home
+        lease = Lease.take(bead_lease_path(home.leases, orphan.bead)) if orphan.bead else None
+        if orphan.bead:
+            row = self._ledger.bead(orphan.bead) if lease else None
+            if lease is None or (row is not None and (is_open(row) or row["cleanup"] == "kept")):
+                if lease is not None:
+                    lease.release(forget=True)
+                return
         try:
-            gone = isinstance(self.engine.remove(container), Gone)
-        except EngineError:
+            gone = self._gone(orphan)
+        except (EngineError, GatewayError, OSError):
             gone = False
-        (done.orphans if gone else done.open).append(name)
+        finally:
+            if lease is not None:
+                lease.release(forget=True)
+        (done.orphans if gone else done.open).append(f"{orphan.what} {orphan.name}")
 
-    def _is_kept(self, bead: str) -> bool:
-        row = self.ledger.bead(bead)
-        return row is not None and row["cleanup"] == "kept"
+    def _gone(self, orphan: Orphan) -> bool:
+        home = self._school.home
+        match orphan.what:
+            case "container":
+                return isinstance(self._school.engine.remove(orphan.ref), Gone)
+            case "folder":
+                return remove_leaf_folder(home, home.leaves / orphan.name)
+            case "probe folder":
+                shutil.rmtree(home.school / orphan.name)
+                return True
+            case "grant":
+                self._school.close_grant(orphan.ref)
+                return True
+            case _:
+                return True  # a lease's file: it went with the lease
 
 
-def _is_open(row: Mapping[str, Any]) -> bool:
-    return row["status"] == "running" or row["cleanup"] in {"pending", "failed"}
+def orphans(home: Home, engine: Engine, ledger: Ledger) -> list[Orphan]:
+    """Return what carries this home's id and belongs to no bead that is open or kept; cheap when there is nothing.
+
+    Grants are not looked for here: that takes the gate (``gc`` does).
+
+    Raises:
+        EngineError: the engine can't be asked.
+    """
+    return [*_orphan_containers(home, engine, ledger), *_orphan_files(home, ledger)]
 
 
-class _taken:  # noqa: N801 - reads as a verb in a with statement
-    """Hold a bead's lease for a block, when nobody else does; the lock file goes with the block."""
+def _orphan_containers(home: Home, engine: Engine, ledger: Ledger) -> Iterator[Orphan]:
+    for kind in BEAD_KINDS:
+        for container in engine.list({LABEL_HOME: home.id, LABEL_KIND: kind}):
+            bead = container.labels.get(LABEL_BEAD, "")
+            if bookbag.is_bead(bead) and not _needed(ledger, bead):
+                yield Orphan("container", container.name, bead, container.id)
+    for container in engine.list({LABEL_HOME: home.id, LABEL_KIND: Kind.PROBE}):
+        if time.time() - container.created > PROBE_AGE:
+            yield Orphan("container", container.name, "", container.id)
 
-    def __init__(self, home: Home, bead: str) -> None:
-        self._path = bead_lease_path(home.leases, bead)
-        self._lease: Lease | None = None
 
-    def __enter__(self) -> Lease | None:
-        self._lease = Lease.take(self._path)
-        return self._lease
+def _orphan_files(home: Home, ledger: Ledger) -> Iterator[Orphan]:
+    for folder in sorted(home.leaves.iterdir()):
+        bead = folder.name.removesuffix(f".{Kind.VERIFY}")
+        if bookbag.is_bead(bead) and not _needed(ledger, bead):
+            yield Orphan("folder", folder.name, bead, str(folder))
+    for folder in home.school.glob("p-????????"):
+        if time.time() - folder.stat().st_mtime > PROBE_AGE:
+            yield Orphan("probe folder", folder.name, "", str(folder))
+    for path in home.leases.glob("bead-*.lock"):
+        bead = path.name.removeprefix("bead-").removesuffix(".lock")
+        if bookbag.is_bead(bead) and not _needed(ledger, bead) and not held(path):
+            yield Orphan("lease", path.name, bead, str(path))
 
-    def __exit__(self, *_: object) -> None:
-        if self._lease is not None:
-            self._lease.release(forget=True)
+
+def remove_leaf_folder(home: Home, folder: Path) -> bool:
+    """Remove a leaf's folder with its worktree; return whether both are gone."""
+    try:
+        gone = dispose_workspace(Workspace.load(folder, lock_dir=home.leases))
+    except (GitError, UsageError):
+        gone = True  # no finished worktree is in there
+    return remove(folder) and gone
+
+
+def strangers(home: Home, engine: Engine) -> list[Container]:
+    """Return students, verifications and probes that are not provably this home's and whose time is over.
+
+    They may be another home's, or another host's on a shared engine: they are shown, and never touched.
+
+    Raises:
+        EngineError: the engine can't be asked.
+    """
+    found = []
+    for kind in (*BEAD_KINDS, Kind.PROBE):
+        for container in engine.list({LABEL_KIND: kind}):
+            if container.labels.get(LABEL_HOME) == home.id:
+                if kind is Kind.PROBE or bookbag.is_bead(container.labels.get(LABEL_BEAD, "")):
+                    continue
+            elif not _overdue(container):
+                continue
+            found.append(container)
+    return found
+
+
+def _overdue(container: Container) -> bool:
+    try:
+        deadline = float(container.labels.get(LABEL_DEADLINE, ""))
+    except ValueError:
+        deadline = container.created + PROBE_AGE
+    return time.time() > deadline + PROBE_AGE
+
+
+def _needed(ledger: Ledger, bead: str) -> bool:
+    row = ledger.bead(bead)
+    return row is not None and (is_open(row) or row["cleanup"] == "kept")
