@@ -214,7 +214,8 @@ def _wait_until_it_answers(echo: Echo, process: subprocess.Popen[bytes] | None, 
 def _tail(log: Path | None) -> str:
     if log is None or not log.exists():
         return "(no log)"
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([line for line in lines if "level=info" not in line][-12:])  # dockerd ends with much chatter
 
 
 def _in_words(step: Step, host: Host) -> str:
