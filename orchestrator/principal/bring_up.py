@@ -20,8 +20,9 @@ from orchestrator.errors import GatewayUnavailableError, PartUnhealthyError
 from orchestrator.gateway.config import GatewayConfig, load_config
 from orchestrator.gateway.configure import configure
 from orchestrator.gateway.gate_client import GateClient
-from orchestrator.gateway.grants import open_grant
+from orchestrator.gateway.grants import Keys, ensure_grant
 from orchestrator.gateway.omniroute import OmniRoute
+from orchestrator.gateway.upstream import ensure_reachable, foreign_keys, foreign_omniroute, gate_upstream
 from orchestrator.principal.probe import probe_folders
 from orchestrator.principal.take_down import running_beads
 from orchestrator.sandbox import parts, standing
@@ -29,7 +30,7 @@ from orchestrator.sandbox.images import ensure_images
 from orchestrator.settings import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from orchestrator.engine.base import Container, Engine
     from orchestrator.home import Home
@@ -44,11 +45,15 @@ class Parts:
     """The wanted parts of a home, each as a spec."""
 
     plan: parts.PartsPlan
+    gateway: GatewayConfig
 
     def wanted(self) -> dict[Kind, PartSpec]:
-        """Return every part's spec."""
+        """Return every part's spec; OmniRoute's own only while the user does not name another."""
         plan = self.plan
-        found = [plan.omniroute(), plan.rehearsal(), plan.gate(), *(plan.teacher(t) for t in parts.TEACHERS)]
+        found = [plan.rehearsal(), plan.gate(gate_upstream(self.gateway))]
+        found += [plan.teacher(teacher) for teacher in parts.TEACHERS]
+        if self.gateway.url is None:
+            found.append(plan.omniroute())
         return {part.kind: part for part in found}
 
 
@@ -70,9 +75,10 @@ def bring_up(say: Callable[[str], None], *, confirm: Callable[[str], bool] | Non
         userns = "host" if info.userns_remap else ""
         ensure_parts(engine, home, in_force, say, images=images, userns_mode=userns)
         probe_folders(engine, home, images["service"], userns)
-        with contextlib.closing(gateway_of(engine, home)) as omniroute:
-            omniroute.prove_auth()
-            states = _states(engine, home, omniroute.url)
+        with keys_of(engine, home) as keys:
+            if isinstance(keys, OmniRoute):
+                keys.prove_auth()
+            states = _states(engine, home)
     finally:
         engine.close()
     notes = []
@@ -102,10 +108,15 @@ def ensure_parts(
     if images is None:
         images = ensure_images(engine, in_force, ("service", "omniroute"), say)
     plan = parts.PartsPlan(home, in_force, images, userns_mode)
-    wanted = Parts(plan).wanted()
+    config = gateway_config(home)
+    wanted = Parts(plan, config).wanted()
     if _all_run(engine, home, wanted):
         return userns_mode
     plan.prepare()
+    ensure_reachable(home, config)
+    for container in standing.parts(engine, home):
+        if container.labels.get(LABEL_KIND) not in wanted:  # the own OmniRoute, once another is in use
+            engine.remove(container.id)
     engine.ensure_network(parts.network_name(home), labels=parts.labels(home))
     engine.ensure_volume(parts.volume_name(home), labels=parts.labels(home))
 
@@ -119,38 +130,59 @@ def ensure_parts(
         return container
 
     with ThreadPoolExecutor(max_workers=3, thread_name_prefix="part") as pool:
-        for done in [pool.submit(ensure, kind) for kind in (Kind.OMNIROUTE, Kind.REHEARSAL, Kind.GATE)]:
+        first = [kind for kind in (Kind.OMNIROUTE, Kind.REHEARSAL, Kind.GATE) if kind in wanted]
+        for done in [pool.submit(ensure, kind) for kind in first]:
             done.result()
-    with contextlib.closing(gateway_of(engine, home)) as omniroute:
-        omniroute.wait_healthy()
-        configure_gateway(home, in_force, omniroute, say)
+    with keys_of(engine, home) as keys:
+        configure_gateway(home, in_force, keys, say)
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="part") as pool:
         for done in [pool.submit(ensure, parts.teacher_kind(t)) for t in parts.TEACHERS]:
             done.result()
     return userns_mode
 
 
-def configure_gateway(home: Home, in_force: Settings, omniroute: OmniRoute, say: Callable[[str], None]) -> None:
+def configure_gateway(home: Home, in_force: Settings, keys: Keys, say: Callable[[str], None]) -> None:
     """Apply the gateway's configuration, prove its doors, and give each teacher its key and socket.
+
+    An OmniRoute of the user's own is not configured: it is theirs. Its doors are proven all the same.
 
     Raises:
         ConfigError: a provider's key is not at hand, or the review alias has no model.
         GatewayError: OmniRoute or the gate refused, or lets in what it must not.
     """
     config = gateway_config(home)
-    configure(omniroute, config, say=say)
-    omniroute.prove_auth()
+    if isinstance(keys, OmniRoute):
+        keys.wait_healthy()
+        if config.url is None:
+            configure(keys, config, say=say)
+        keys.prove_auth()
     gate = GateClient(home)
     _wait_for_gate(gate)
     for teacher in parts.TEACHERS:
         name = parts.teacher_grant(teacher)
-        models = [in_force.review_model]
-        open_grant(home, omniroute, gate, config, name, models=models, limits={}, deadline=None, kind="teacher")
+        ensure_grant(home, keys, gate, config, name, models=[in_force.review_model])
 
 
 def gateway_config(home: Home) -> GatewayConfig:
     """Return the providers and aliases of a home: the shipped file and the home's own."""
     return load_config(resources.share("config") / "gateway.yaml", home)
+
+
+@contextlib.contextmanager
+def keys_of(engine: Engine, home: Home) -> Iterator[Keys]:
+    """Give where keys come from: the home's OmniRoute, the user's own, or one shared key of the user's.
+
+    Raises:
+        PartUnhealthyError: the home's OmniRoute does not run.
+        ConfigError: the file with the user's password or key can't be read.
+    """
+    config = gateway_config(home)
+    omniroute = gateway_of(engine, home) if config.url is None else foreign_omniroute(config)
+    try:
+        yield omniroute if config.url is None and omniroute is not None else foreign_keys(config, omniroute)
+    finally:
+        if omniroute is not None:
+            omniroute.close()
 
 
 def gateway_of(engine: Engine, home: Home) -> OmniRoute:
@@ -193,12 +225,13 @@ def _wait_for_gate(gate: GateClient) -> None:
             return
 
 
-def _states(engine: Engine, home: Home, address: str) -> list[dict[str, str]]:
+def _states(engine: Engine, home: Home) -> list[dict[str, str]]:
     rows = []
     for container in standing.parts(engine, home):
         kind = container.labels.get(LABEL_KIND, "?")
         detail = container.name
-        if kind == Kind.OMNIROUTE:
-            detail += f"  {address}"
+        if kind == Kind.OMNIROUTE and 20128 in container.ports:
+            host, port = container.ports[20128]
+            detail += f"  http://{host}:{port}"
         rows.append({"kind": kind, "state": str(container.state), "detail": detail})
     return sorted(rows, key=lambda row: row["kind"])

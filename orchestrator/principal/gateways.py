@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import resources
 from orchestrator.engine.connect import connect
 from orchestrator.gateway.providers import probe_aliases
-from orchestrator.principal.bring_up import configure_gateway, gateway_config, gateway_of
+from orchestrator.principal.bring_up import configure_gateway, ensure_parts, gateway_config, keys_of
 from orchestrator.principal.school import open_school
 from orchestrator.sandbox import standing
 from orchestrator.settings import settings
@@ -60,8 +59,9 @@ def apply(say: Callable[[str], None]) -> bool:
     try:
         if not standing.parts(engine, home):
             return False
-        with contextlib.closing(gateway_of(engine, home)) as omniroute:
-            configure_gateway(home, in_force, omniroute, say)
+        ensure_parts(engine, home, in_force, say)  # another upstream makes another gate
+        with keys_of(engine, home) as keys:
+            configure_gateway(home, in_force, keys, say)
     finally:
         engine.close()
     return True

@@ -15,13 +15,12 @@ from orchestrator.errors import BookbagError, ReviewError
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.gateway.grants import close_grant, open_grant
 from orchestrator.personas import load_soul
-from orchestrator.principal.bring_up import ensure_parts, gateway_config, gateway_of
+from orchestrator.principal.bring_up import ensure_parts, gateway_config, keys_of
 from orchestrator.principal.lease import slot
 from orchestrator.principal.ledger import Ledger
 from orchestrator.review.record import read_seal_key
 from orchestrator.review.sync import gate_reviewers, review_now
 from orchestrator.sandbox import parts, standing
-from orchestrator.sandbox.hermes_layer import add_hermes
 from orchestrator.sandbox.repo_image import RepoTree, ensure_repo_image
 from orchestrator.settings import settings
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.bookbag import Dirs
     from orchestrator.engine.base import Engine
     from orchestrator.gateway.config import Alias, GatewayConfig
-    from orchestrator.gateway.omniroute import OmniRoute
+    from orchestrator.gateway.grants import Keys
     from orchestrator.home import Home
     from orchestrator.sandbox.repo_image import RepoConfig
     from orchestrator.settings import Settings
@@ -49,7 +48,7 @@ class School:
     home: Home
     engine: Engine
     ledger: Ledger
-    gateway: OmniRoute
+    gateway: Keys
     gate: GateClient
     config: GatewayConfig
     userns_mode: str = ""
@@ -145,8 +144,7 @@ class School:
             RepoSetupError: the repository's own setup failed.
             SandboxError: an image can't be had, or Hermes does not run on it.
         """
-        image = ensure_repo_image(self.engine, self.settings, config, tree, say)
-        return add_hermes(self.engine, self.settings, image, say) if hermes else image
+        return ensure_repo_image(self.engine, self.settings, config, tree, say, hermes=hermes)
 
 
 @contextlib.contextmanager
@@ -162,7 +160,7 @@ def open_school(say: Callable[[str], None]) -> Iterator[School]:
     engine = connect()
     try:
         userns = ensure_parts(engine, home, in_force, say)
-        with Ledger(home.ledger) as ledger, contextlib.closing(gateway_of(engine, home)) as gateway:
-            yield School(in_force, home, engine, ledger, gateway, GateClient(home), gateway_config(home), userns)
+        with Ledger(home.ledger) as ledger, keys_of(engine, home) as keys:
+            yield School(in_force, home, engine, ledger, keys, GateClient(home), gateway_config(home), userns)
     finally:
         engine.close()

@@ -124,6 +124,7 @@ class PartsPlan:
             network=network_name(self.home),
             network_aliases=("rehearsal",),
             mounts=(Mount(str(self.home.rehearsals), layout.REHEARSAL_SCENARIOS, read_only=True),),
+            healthcheck=Healthcheck(("CMD", "python3", "-m", "orchestrator.rehearsal", "health"), interval=30),
         )
         return PartSpec(Kind.REHEARSAL, spec, needs_health=False, timeout=30)
 
