@@ -44,12 +44,10 @@ def ensure_raw_base(engine: Engine, settings: Settings, route: BuildRoute, say: 
         ImageMissingError: it can't be pulled, and this host can't make a stand-in.
         ImageBuildError: making the stand-in failed.
     """
-    if engine.image(settings.base_image):
-        return settings.base_image
+    if known := known_raw_base(engine, settings):
+        return known
     release = debian_release()
-    stand_in = release and f"school/stand-in:{_digest(*release)}"
-    if stand_in and engine.image(stand_in):
-        return stand_in
+    stand_in = release and _stand_in_tag(release)
     say(f"pulling {settings.base_image}")
     try:
         engine.pull(settings.base_image, on_line=say)
@@ -65,6 +63,15 @@ def ensure_raw_base(engine: Engine, settings: Settings, route: BuildRoute, say: 
         _make_stand_in(engine, stand_in, release, route, say)
         return stand_in
     return settings.base_image
+
+
+def known_raw_base(engine: Engine, settings: Settings) -> str | None:
+    """Return the reference of the system to start from if the engine has one already."""
+    if engine.image(settings.base_image):
+        return settings.base_image
+    release = debian_release()
+    stand_in = release and _stand_in_tag(release)
+    return stand_in if stand_in and engine.image(stand_in) else None
 
 
 def debian_release(os_release: Path = Path("/etc/os-release")) -> tuple[str, str] | None:
@@ -127,8 +134,8 @@ def _one_line(line: str, suites: set[str]) -> str | None:
     return f"{stanza}\nSigned-By: {signed[1]}" if signed else stanza
 
 
-def _digest(distribution: str, codename: str) -> str:
-    return hashlib.sha256("\n".join([_RECIPE, distribution, codename, *_PACKAGES]).encode()).hexdigest()[:12]
+def _stand_in_tag(release: tuple[str, str]) -> str:
+    return f"school/stand-in:{hashlib.sha256(chr(10).join([_RECIPE, *release, *_PACKAGES]).encode()).hexdigest()[:12]}"
 
 
 def _make_stand_in(engine: Engine, tag: str, release: tuple[str, str], route: BuildRoute, say: Say) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import resources
 from orchestrator.errors import ConfigError, SchoolError
-from orchestrator.sandbox.base_image import ensure_raw_base
+from orchestrator.sandbox.base_image import ensure_raw_base, known_raw_base
 from orchestrator.sandbox.build_settings import build_route
 from orchestrator.sandbox.image_build import ImageBuilder, narrated
 from orchestrator.sandbox.image_context import BuildContext, ContextFile, folder_files, package_files
@@ -87,6 +87,19 @@ def ensure_images(
     return {name: tags[name] for name in names}
 
 
+def known_image(builder: ImageBuilder, settings: Settings, name: str) -> str | None:
+    """Return the tag of an image and what it starts from, if the engine has them all; nothing is built."""
+    tag = known_raw_base(builder.engine, settings)
+    above = RECIPES[name].parent
+    for one in dict.fromkeys(("base", above, name)):
+        if tag is None:
+            return None
+        tag = builder.tag(one, _base_context(builder) if one == "base" else _context(one), tag)
+        if builder.engine.image(tag) is None:
+            return None
+    return tag
+
+
 def add_leaf_layer(builder: ImageBuilder, name: str, parent: str) -> str:
     """Put the entry point of a leaf on top of an image with Python, and return the tag of the result.
 
@@ -108,8 +121,11 @@ def image_builder(engine: Engine, settings: Settings, on_line: Callable[[str], N
 def _ensure_base(builder: ImageBuilder, settings: Settings) -> str:
     with narrated("base", builder.on_line) as say:
         raw = ensure_raw_base(builder.engine, settings, builder.route, say)
-    files = (*folder_files(resources.share("images") / "base"), ContextFile("ca.pem", builder.route.ca))
-    return builder.layer("base", BuildContext(files), raw)
+    return builder.layer("base", _base_context(builder), raw)
+
+
+def _base_context(builder: ImageBuilder) -> BuildContext:
+    return BuildContext((*folder_files(resources.share("images") / "base"), ContextFile("ca.pem", builder.route.ca)))
 
 
 def _ensure_one(builder: ImageBuilder, base: str, name: str) -> str:

@@ -1,11 +1,13 @@
 """A repository's own student image: built with network and without secrets, cached by what it depends on.
 
-Three steps, each an image of its own that is built only when its inputs change:
+Four steps, each an image of its own that is built only when its inputs change:
 
 1. *adopt*: the repository's ``image`` or what its ``dockerfile`` builds is made fit for a leaf. Without either, the
    school's tools image takes its place.
-2. *setup*: ``packages`` and the ``setup`` commands.
-3. the leaf's entry point on top, so that a new version of the school repeats no setup.
+2. Hermes, for students that use it: below the setup, so that repositories share it (see ``hermes_layer``).
+3. *setup*: ``packages`` and the ``setup`` commands. It is not repeated for a student without Hermes once it has
+   been run on top of Hermes: that image is used, and what it has more is never looked at.
+4. the leaf's entry point on top, so that a new version of the school repeats no setup.
 
 What sets up again: the commands and packages, the image below, every manifest and lock file of the tree
 (``MANIFESTS``), every file that a command names, and what matches ``cache_files``. Other files of the tree do
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import resources
 from orchestrator.errors import ConfigError, ImageBuildError, ImageMissingError, RepoSetupError
+from orchestrator.sandbox.hermes_layer import add_hermes, known_with_hermes
 from orchestrator.sandbox.image_build import narrated
 from orchestrator.sandbox.image_context import BuildContext, ContextFile, folder_files
 from orchestrator.sandbox.images import add_leaf_layer, ensure_images, image_builder
@@ -79,7 +82,13 @@ _MARK = re.compile(r"school-setup: command (\d+) of \d+: (.*)")
 
 
 def ensure_repo_image(
-    engine: Engine, settings: Settings, config: RepoConfig, tree: RepoTree, on_line: Callable[[str], None]
+    engine: Engine,
+    settings: Settings,
+    config: RepoConfig,
+    tree: RepoTree,
+    on_line: Callable[[str], None],
+    *,
+    hermes: bool = False,
 ) -> str:
     """Return the tag of a repository's student image, built when the engine does not have it.
 
@@ -89,22 +98,28 @@ def ensure_repo_image(
         config: The repository's settings as of base_sha.
         tree: Its tree as of base_sha.
         on_line: Called with each line of progress.
+        hermes: Whether the student's agent is Hermes.
 
     Raises:
         RepoSetupError: a setup command, or the repository's Dockerfile, failed; carries the end of its output.
+        SandboxError: Hermes does not run on the image.
         ImageMissingError: the repository's ``image`` can't be pulled.
         ConfigError: the repository's ``dockerfile`` does not exist.
     """
-    if not config.has_image:
+    if not config.has_image and not hermes:
         return ensure_images(engine, settings, ["student"], on_line)["student"]
     builder = image_builder(engine, settings, on_line)
     if config.image or config.dockerfile:
         parent = _adopt(builder, _own_image(builder, config, tree))
     else:
         parent = ensure_images(engine, settings, ["tools"], on_line)["tools"]
+    name = "repo" if config.has_image else "student-hermes"
+    below = add_hermes(engine, settings, parent, on_line) if hermes else parent
     if config.packages or config.setup:
-        parent = _set_up(builder, config, tree, parent)
-    return add_leaf_layer(builder, "repo", parent)
+        setup = _Setup(builder, config, tree)
+        other = None if hermes or setup.is_built(parent) else known_with_hermes(builder, settings, parent)
+        below = setup.ensure(other if other and setup.is_built(other) else below)
+    return add_leaf_layer(builder, name, below)
 
 
 def key_files(config: RepoConfig, tree: RepoTree) -> tuple[str, ...]:
@@ -196,35 +211,56 @@ def _adopt(builder: ImageBuilder, image: str) -> str:
         ) from error
 
 
-def _set_up(builder: ImageBuilder, config: RepoConfig, tree: RepoTree, parent: str) -> str:
-    """Build the image with the repository's dependencies.
+class _Setup:
+    """The setup of one repository, to be run on one image or another.
 
     The tree itself is added to the build, and left out of what is compared: see the module's text.
     """
-    setup = {"commands": list(config.setup), "version": tree.version}
-    files = (
-        _as_dockerfile("setup"),
-        *(f for f in folder_files(resources.share("images") / "repo") if f.path in {"packages.sh", "run_setup.py"}),
-        ContextFile("packages.txt", "".join(f"{name}\n" for name in config.packages).encode()),
-        ContextFile("setup.json", json.dumps(setup | {"version": ""}).encode()),
-        ContextFile("keys.json", _digest_of(key_files(config, tree), tree).encode()),
-    )
-    tag = builder.tag("repo-setup", BuildContext(files), parent)
-    if builder.engine.image(tag):
+
+    def __init__(self, builder: ImageBuilder, config: RepoConfig, tree: RepoTree) -> None:
+        self._builder, self._config, self._tree = builder, config, tree
+        names = {"packages.sh", "run_setup.py"}
+        self._plan = {"commands": list(config.setup), "version": ""}  # a new version alone is no reason to repeat it
+        self._files = (
+            _as_dockerfile("setup"),
+            *(file for file in folder_files(resources.share("images") / "repo") if file.path in names),
+            ContextFile("packages.txt", "".join(f"{name}\n" for name in config.packages).encode()),
+            ContextFile("setup.json", json.dumps(self._plan).encode()),
+            ContextFile("keys.json", _digest_of(key_files(config, tree), tree).encode()),
+        )
+
+    def is_built(self, parent: str) -> bool:
+        """Whether the engine has its result on top of this image."""
+        return self._builder.engine.image(self._tag(parent)) is not None
+
+    def ensure(self, parent: str) -> str:
+        """Run it on top of an image unless that was done; return the result's tag.
+
+        Raises:
+            RepoSetupError: a command failed.
+        """
+        tag = self._tag(parent)
+        if self.is_built(parent):
+            return tag
+        added = (
+            *(file for file in self._files if file.path != "setup.json"),
+            ContextFile("setup.json", json.dumps({**self._plan, "version": self._tree.version}).encode()),
+            ContextFile("tree.tar", self._tree.archive()),
+        )
+        with narrated("setup", self._builder.on_line) as say:
+            say(f"building {tag}: with network, without secrets")
+            if self._config.packages:
+                say(f"will install: {' '.join(self._config.packages)}")
+            for command in self._config.setup:
+                say(f"will run: {command}")
+            try:
+                self._builder.build(BuildContext(added).archive(), tag, say, parent=parent)
+            except ImageBuildError as error:
+                raise _setup_error(error) from error
         return tag
-    added = (
-        *(file for file in files if file.path != "setup.json"),
-        ContextFile("setup.json", json.dumps(setup).encode()),
-        ContextFile("tree.tar", tree.archive()),
-    )
-    with narrated("setup", builder.on_line) as say:
-        for command in config.setup:
-            say(f"will run in the image's build: {command}")
-        try:
-            builder.build(BuildContext(added).archive(), tag, say, parent=parent)
-        except ImageBuildError as error:
-            raise _setup_error(error) from error
-    return tag
+
+    def _tag(self, parent: str) -> str:
+        return self._builder.tag("repo-setup", BuildContext(self._files), parent)
 
 
 def _setup_error(error: ImageBuildError) -> RepoSetupError:
