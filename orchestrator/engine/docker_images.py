@@ -154,9 +154,11 @@ class _StreamedError(Exception):
 
 
 def _follow(stream: Iterable[dict[str, Any]], hear: Callable[[str], None]) -> None:
+    failure = ""
     for document in stream:
         if "error" in document:
-            raise _StreamedError(str(document["error"]).strip())
+            failure = str(document["error"]).strip()  # read on: an abandoned stream keeps its connection
+            continue
         text = document.get("stream") or document.get("status") or ""
         if "progressDetail" in document and document.get("progressDetail"):
             continue  # a download's counter, many a second
@@ -165,6 +167,8 @@ def _follow(stream: Iterable[dict[str, Any]], hear: Callable[[str], None]) -> No
         for line in str(text).splitlines():
             if line.strip():
                 hear(line)
+    if failure:
+        raise _StreamedError(failure)
 
 
 def _ignore(_line: str) -> None:
