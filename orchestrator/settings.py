@@ -74,9 +74,7 @@ class Settings(BaseSettings):
     student_pids: int = Field(512, ge=16, description="Processes of a student.")
     student_disk: str = Field("4g", description="What a student may add on disk, all its writable mounts together.")
     student_tmp: str = Field("1g", description="Size of a student's /tmp and home, each, in memory.")
-    student_runtime: str | None = Field(
-        None, description="OCI runtime of leaves (for example `runsc`), probed before use."
-    )
+    student_runtime: str | None = Field(None, description="OCI runtime of leaves, for example `runsc`.")
     verify_timeout: int = Field(900, ge=1, description="Wall time of the repository's own check (s).")
 
     # how many beads and starts at once

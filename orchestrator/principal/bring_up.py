@@ -30,7 +30,8 @@ from orchestrator.sandbox.images import ensure_images
 from orchestrator.settings import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from orchestrator.engine.base import Container, Engine
     from orchestrator.home import Home
@@ -112,6 +113,7 @@ def ensure_parts(
     wanted = Parts(plan, config).wanted()
     if _all_run(engine, home, wanted):
         return userns_mode
+    _brought_up(home).unlink(missing_ok=True)
     plan.prepare()
     ensure_reachable(home, config)
     for container in standing.parts(engine, home):
@@ -138,6 +140,7 @@ def ensure_parts(
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="part") as pool:
         for done in [pool.submit(ensure, parts.teacher_kind(t)) for t in parts.TEACHERS]:
             done.result()
+    _brought_up(home).write_text(_ids(standing.parts(engine, home)), encoding="ascii")
     return userns_mode
 
 
@@ -200,16 +203,29 @@ def gateway_of(engine: Engine, home: Home) -> OmniRoute:
 
 
 def _all_run(engine: Engine, home: Home, wanted: Mapping[Kind, PartSpec]) -> bool:
-    """Return whether exactly the wanted parts run, each as its spec says."""
+    """Return whether exactly the wanted parts run, each as its spec says, and were configured since they were made.
+
+    Parts that compose started run without that, and so do those of an earlier call that did not get to its end.
+    """
     found = standing.parts(engine, home)
     running = {
         container.labels.get(LABEL_KIND): container.labels.get(LABEL_SPEC)
         for container in found
         if container.state is State.RUNNING and container.health != "unhealthy"
     }
-    return len(found) == len(wanted) and running == {
-        kind: standing.spec_digest(part.spec) for kind, part in wanted.items()
-    }
+    if len(found) != len(wanted) or running != {k: standing.spec_digest(part.spec) for k, part in wanted.items()}:
+        return False
+    path = _brought_up(home)
+    return path.exists() and path.read_text(encoding="ascii", errors="replace") == _ids(found)
+
+
+def _brought_up(home: Home) -> Path:
+    """Return the file that names the containers which were brought all the way up."""
+    return home.school / "brought-up"
+
+
+def _ids(containers: Iterable[Container]) -> str:
+    return "".join(f"{name}\n" for name in sorted(container.id for container in containers))
 
 
 def _wait_for_gate(gate: GateClient) -> None:

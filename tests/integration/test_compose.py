@@ -6,12 +6,14 @@ Without compose on the machine only the file is compared; tests/unit/sandbox/tes
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.engine.base import LABEL_KIND, State
 from orchestrator.engine.locate import locate
+from orchestrator.gateway.gate_client import GateClient
 from orchestrator.sandbox import compose, parts, standing
 from orchestrator.settings import load_settings
 
@@ -29,6 +31,18 @@ def compose_command() -> list[str]:
         if answer.returncode == 0 and answer.stdout.strip().removeprefix("v").startswith(("2", "3", "4", "5")):
             return command
     return []
+
+
+def school_up(home) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SCHOOL_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator.cli.main", "up"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean | {"SCHOOL_HOME": str(home.root)},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -66,3 +80,8 @@ def test_what_compose_brings_up_is_found_and_kept(engine, home, project):
         kept = standing.ensure(engine, home, part, idle=lambda: True)
         assert kept.id == found[kind.value].id, f"{kind} was replaced"
         assert kept.name == part.spec.name
+    # compose only starts them: `school up` has to configure the gateway and hand out the teachers' grants
+    school_up(home)
+    assert {container.id for container in standing.parts(engine, home)} == {part.id for part in found.values()}
+    granted = {grant["grant"] for grant in GateClient(home).grants()}
+    assert granted == {parts.teacher_grant(teacher) for teacher in parts.TEACHERS}
