@@ -1,4 +1,4 @@
-"""Compares one container's life through the engine with the same calls made by hand (`python tests/bench/engine_overhead.py`).
+"""Compares one container's life through the engine with the same calls made by hand (`python tests/bench/engine_overhead.py IMAGE`).
 
 Raw: the SDK's create, start, wait, remove. Ours: create, watch, start, lines, wait, close, remove (looked for
 again after the removal). Same hardened spec without a network; the two alternate, so that a busy machine is busy for both.
@@ -60,4 +60,4 @@ def main(image: str, rounds: int = 15) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "school/base:latest")
+    main(sys.argv[1])
