@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 
 import pytest
 
 from orchestrator.engine.base import LABEL_HOME, ContainerSpec, Exited, Mount
 from orchestrator.errors import RepoSetupError
-from orchestrator.sandbox.image_build import LABEL_IMAGE
 from orchestrator.sandbox.repo_config import RepoConfig, parse_config
 from orchestrator.sandbox.repo_image import ensure_repo_image
 from orchestrator.sandbox.repo_proposal import propose
@@ -68,14 +68,19 @@ def tree_of(files: dict[str, str]) -> RepoTree:
 
 @pytest.fixture
 def builder(engine):
-    """Return a function that builds a repository's image; the images that a test made are removed after it."""
-    kinds = ("repo", "repo-setup", "repo-adopted", "repo-own")
-    before = {one.id for kind in kinds for one in engine.images({LABEL_IMAGE: kind})}
-    yield lambda config, files, say=print: ensure_repo_image(engine, load_settings(), config, tree_of(files), say)
-    for kind in kinds:
-        for one in engine.images({LABEL_IMAGE: kind}):
-            if one.id not in before:
-                engine.remove_image(one.tags[0] if one.tags else one.id, force=True)
+    """Return a function that builds a repository's image; what a test made of them is removed after it."""
+    made: list[str] = []
+
+    def build(config: RepoConfig, files: dict[str, str], say=print) -> str:
+        def listen(line: str) -> None:
+            made.extend(re.findall(r"Successfully tagged (school/repo\S*)", line))
+            say(line)
+
+        return ensure_repo_image(engine, load_settings(), config, tree_of(files), listen)
+
+    yield build
+    for tag in reversed(made):
+        engine.remove_image(tag, force=True)
 
 
 @pytest.fixture
