@@ -198,7 +198,8 @@ def gateway_of(engine: Engine, home: Home) -> OmniRoute:
         if container.labels.get(LABEL_KIND) == Kind.OMNIROUTE and container.state is State.RUNNING:
             host, port = container.ports[20128]
             password = (home.keys / "omniroute" / "admin_password").read_text(encoding="ascii").strip()
-            return OmniRoute(f"http://{host}:{port}", password)
+            session = home.keys / "omniroute-session.json"
+            return OmniRoute(f"http://{host}:{port}", password, session_file=session)
     raise PartUnhealthyError("OmniRoute does not run.", next_step="Bring it up: school up")
 
 

@@ -165,6 +165,31 @@ def test_a_session_that_ended_is_renewed(stand_in, omniroute):
     assert [path for _, path, _ in stand_in.requests].count("/api/auth/login") == 2
 
 
+def test_a_session_is_kept_for_the_next_process_in_a_file_of_its_own(stand_in, tmp_path):
+    kept = tmp_path / "session.json"
+    for _ in range(2):
+        client = OmniRoute(stand_in.url, "right", session_file=kept)
+        client.keys()
+        client.close()
+    assert [path for _, path, _ in stand_in.requests].count("/api/auth/login") == 1
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert "right" not in kept.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"url": "http://elsewhere", "cookies": {"auth": "s"}}', '{"url": 1}'])
+def test_a_kept_session_that_does_not_fit_is_made_anew(stand_in, tmp_path, text):
+    kept = tmp_path / "session.json"
+    kept.write_text(text)
+    client = OmniRoute(stand_in.url, "right", session_file=kept)
+    assert client.keys() == []
+    client.close()
+    stand_in.sessions.clear()  # and one that the gateway forgot, too
+    client = OmniRoute(stand_in.url, "right", session_file=kept)
+    assert client.keys() == []
+    client.close()
+    assert [path for _, path, _ in stand_in.requests].count("/api/auth/login") == 2
+
+
 def test_a_wrong_password_is_said_and_not_tried_again(stand_in):
     client = OmniRoute(stand_in.url, "wrong")
     with pytest.raises(GatewayAuthError, match="refused the admin's password"):
