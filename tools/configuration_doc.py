@@ -113,7 +113,8 @@ def _kind(field: FieldInfo) -> str:
         annotation = next(kind for kind in get_args(annotation) if kind is not NoneType)
     if get_origin(annotation) is Literal:
         return " \\| ".join(f"`{choice}`" for choice in get_args(annotation))
-    return {int: "whole number", float: "number", str: "text"}.get(annotation, "path")  # type: ignore[arg-type]
+    kinds = {bool: "`true` \\| `false`", int: "whole number", float: "number", str: "text"}
+    return kinds.get(annotation, "path")  # type: ignore[arg-type]
 
 
 def _default(name: str, field: FieldInfo) -> str:
