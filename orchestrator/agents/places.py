@@ -8,7 +8,7 @@ from orchestrator import layout
 class Places:
     """Paths inside the leaf. A plain class: ``dataclasses`` would cost PID 1 ten milliseconds."""
 
-    __slots__ = ("gate_socket", "hermes", "home", "inbox", "outbox", "relay_port", "workspace")
+    __slots__ = ("gate_socket", "hermes", "home", "inbox", "made", "outbox", "relay_port", "workspace")
 
     def __init__(
         self,
@@ -20,6 +20,7 @@ class Places:
         gate_socket: str = layout.GATE_SOCKET,
         relay_port: int = layout.RELAY_PORT,
         hermes: str = layout.HERMES,
+        made: str = layout.MADE_BY_SETUP,
     ) -> None:
         self.workspace = workspace
         self.inbox = inbox
@@ -28,6 +29,7 @@ class Places:
         self.gate_socket = gate_socket
         self.relay_port = relay_port
         self.hermes = hermes
+        self.made = made
 
     @property
     def brief(self) -> str:

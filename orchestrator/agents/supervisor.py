@@ -92,6 +92,7 @@ class Supervisor:
         output, output_end = os.pipe2(os.O_CLOEXEC)
         if self.agent in OVER_TCP:
             self._open_relay()
+        problems = self._bring_what_setup_made()
         if self.agent in AGENTS:
             self.pid = process.fork(lambda: self._become_agent(events_end), stdout=output_end)
         self._output_end = output_end
@@ -100,6 +101,8 @@ class Supervisor:
         sink.write(self._first_event, essential=True, to_stdout=False)
         intake = Intake(events, output, sink)
         brief = self._read_brief(sink)
+        for problem in problems[:5]:
+            sink.write(encode("warning", {"text": f"a file that the repository's setup made is missing: {problem}"}))
         if self.agent not in AGENTS:
             sink.write(encode("error", {"text": f"there is no agent {self.agent!r}"}), essential=True)
         if self._relay_socket is not None:
@@ -118,6 +121,13 @@ class Supervisor:
         sink.flush(seconds=2.0)
         sink.close()
         return conclusion.exit_code
+
+    def _bring_what_setup_made(self) -> list[str]:
+        if not os.path.isdir(self.places.made):  # noqa: PTH112 - pathlib is not imported here
+            return []
+        from orchestrator.agents import made
+
+        return made.bring(self.places.made, self.places.workspace)
 
     def _become_agent(self, events: int) -> int:
         """In the forked child: run the agent's own code."""

@@ -51,6 +51,7 @@ class RepoConfig:
     cache_files: tuple[str, ...] = ()
     verify: str = ""
     objects: ObjectsMode = "shared"
+    image_named_by: str = FILE
 
     @property
     def has_image(self) -> bool:

@@ -163,13 +163,14 @@ def _own_image(builder: ImageBuilder, config: RepoConfig, tree: RepoTree) -> str
     if config.image:
         if builder.engine.image(config.image) is None:
             with narrated("repo", builder.on_line) as say:
-                say(f"pulling {config.image}, the image that {FILE} names")
+                say(f"pulling {config.image}, the image that {config.image_named_by} names")
                 try:
                     builder.engine.pull(config.image, on_line=say)
                 except ImageMissingError as error:
                     raise ImageMissingError(
-                        f"{FILE} names the image {config.image}, and it can't be pulled: {error.message}",
-                        next_step="Correct student.image, or load the image with `docker load`.",
+                        f"{config.image_named_by} names the image {config.image}, and it can't be pulled: "
+                        f"{error.message}",
+                        next_step="Correct the name, or load the image with `docker load`.",
                     ) from error
         return config.image
     if tree.read(config.dockerfile) is None:

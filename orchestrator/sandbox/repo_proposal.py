@@ -5,6 +5,7 @@ It proposes, a person decides: each line says where it comes from, and nothing c
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import tomllib
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 
     from orchestrator.sandbox.repo_tree import RepoTree
 
+# The first one that a repository has is taken; what it calls "dev" brings linters and documentation tools as well.
 _TEST_EXTRAS = ("test", "tests", "testing", "dev", "develop")
 _TEST_REQUIREMENTS = (
     "requirements-test.txt",
     "requirements-tests.txt",
-    "requirements-dev.txt",
-    "requirements_dev.txt",
     "requirements_test.txt",
     "test-requirements.txt",
-    "dev-requirements.txt",
     "requirements/test.txt",
     "requirements/tests.txt",
+    "requirements/testing.txt",
+    "requirements-dev.txt",
+    "requirements_dev.txt",
+    "dev-requirements.txt",
     "requirements/dev.txt",
 )
 _PIP = "python3 -m pip install"
@@ -119,12 +122,21 @@ def _toml(tree: RepoTree, path: str) -> dict[str, Any]:
 def _python(tree: RepoTree, paths: frozenset[str]) -> _Part | None:
     part = _Part()
     project = _toml(tree, "pyproject.toml")
+    extras = _extras(tree, project)
     if "uv.lock" in paths or "poetry.lock" in paths or "pdm.lock" in paths:
         part.notes.append("The lock file is not used: pip resolves anew. Name the lock's own tool to have it used.")
-    part.setup += [f"{_PIP} -r {name}" for name in ("requirements.txt", *_TEST_REQUIREMENTS) if name in paths]
-    if project.get("project") or project.get("tool", {}).get("poetry") or {"setup.py", "setup.cfg"} & paths:
+    part.setup += [f"{_PIP} -r {name}" for name in _requirements(paths)]
+    installable = project.get("project") or project.get("tool", {}).get("poetry") or {"setup.py", "setup.cfg"} & paths
+    if compiles := bool(installable) and _compiles(tree, project):
+        # what the build needs is asked for by pip in a place of its own, and the check builds again
+        needed = project.get("build-system", {}).get("requires") or ["setuptools"]
+        part.setup.append(f"{_PIP} {' '.join(_quoted(str(requirement)) for requirement in needed)}")
+        part.notes.append("It compiles an extension: the check compiles it again, from what the student left.")
+    if installable:
         # Editable, so that /workspace is what is imported; by PEP 517, so that no metadata stays in the tree.
-        part.setup.append(f"{_PIP} --use-pep517 -e {_with_extras(project)}")
+        extra = next((name for name in _TEST_EXTRAS if name in extras), "")
+        target = f"'.[{extra}]'" if extra else "."
+        part.setup.append(f"{_PIP} --use-pep517 -e {target}")
     if group := _group(project.get("dependency-groups", {})):
         part.setup.append(f"{_PIP} {' '.join(_quoted(requirement) for requirement in group)}")
     if not part.setup and not any(path.endswith(".py") for path in paths):
@@ -135,13 +147,34 @@ def _python(tree: RepoTree, paths: frozenset[str]) -> _Part | None:
         part.verify = "python3 -m pytest -q"
     elif any(re.search(r"(^|/)test_[^/]*\.py$", path) for path in paths):
         part.verify = "python3 -m unittest discover -v"
+    if compiles and part.verify:
+        part.verify = f"python3 setup.py -q build_ext --inplace && {part.verify}"
     return part
 
 
-def _with_extras(project: dict[str, Any]) -> str:
+def _requirements(paths: frozenset[str]) -> list[str]:
+    tests = next((name for name in _TEST_REQUIREMENTS if name in paths), "")
+    return [name for name in ("requirements.txt", tests) if name in paths]
+
+
+def _extras(tree: RepoTree, project: dict[str, Any]) -> dict[str, str]:
+    """Return the extras that the project offers, each with its requirements as text."""
     offered = project.get("project", {}).get("optional-dependencies", {})
-    extras = [name for name in _TEST_EXTRAS if name in offered][:2]
-    return f"'.[{','.join(extras)}]'" if extras else "."
+    if isinstance(offered, dict) and offered:
+        return {str(name): str(requirements) for name, requirements in offered.items()}
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read_string((tree.read("setup.cfg") or b"").decode("utf-8", "replace"))
+    except configparser.Error:
+        return {}
+    return dict(config["options.extras_require"]) if "options.extras_require" in config else {}
+
+
+def _compiles(tree: RepoTree, project: dict[str, Any]) -> bool:
+    """Whether setuptools compiles an extension for it."""
+    backend = str(project.get("build-system", {}).get("build-backend", "setuptools"))
+    script = tree.read("setup.py") or b""
+    return "setuptools" in backend and re.search(rb"\bext_modules\b|\bcffi_modules\b", script) is not None
 
 
 def _group(groups: dict[str, Any]) -> list[str]:
@@ -179,15 +212,12 @@ def _uses_pytest(tree: RepoTree, paths: frozenset[str], project: dict[str, Any])
 
 def _names_pytest(tree: RepoTree, paths: frozenset[str], project: dict[str, Any]) -> bool:
     """Whether what the proposal installs brings pytest."""
-    extras = project.get("project", {}).get("optional-dependencies", {})
-    texts = [str(extras.get(name, "")) for name in _TEST_EXTRAS] + _group(project.get("dependency-groups", {}))
+    extras = _extras(tree, project)
+    texts = [next((extras[name] for name in _TEST_EXTRAS if name in extras), "")]
+    texts += _group(project.get("dependency-groups", {}))
     texts += [str(project.get("project", {}).get("dependencies", ""))]
-    texts += [
-        (tree.read(p) or b"").decode("utf-8", "replace")
-        for p in ("requirements.txt", *_TEST_REQUIREMENTS)
-        if p in paths
-    ]
-    return any(re.search(r"\bpytest\b", text) for text in texts)
+    texts += [(tree.read(path) or b"").decode("utf-8", "replace") for path in _requirements(paths)]
+    return any(re.search(r"^\W*pytest(?![-\w])", line, re.MULTILINE) for line in re.split(r"[\n,]", "\n".join(texts)))
 
 
 # -- Node, Go, Rust -------------------------------------------------------------------------------------------------
