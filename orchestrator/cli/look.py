@@ -36,7 +36,7 @@ def _rows(*, running: bool | None, limit: int) -> list[dict[str, Any]]:
         return ledger.beads(running=running, limit=limit)
 
 
-def _bead(bead: str) -> dict[str, Any]:
+def find_bead(bead: str) -> dict[str, Any]:
     """Return a bead's row; a unique beginning or end of its id is enough.
 
     Raises:
@@ -99,7 +99,7 @@ def show(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json: 
     from orchestrator.cli.terminal import Terminal, safe
     from orchestrator.principal.report import Report
 
-    row = _bead(bead)
+    row = find_bead(bead)
     report = row["data"].get("report")
     if as_json:
         print(json.dumps(report or {"bead": row["bead"], "outcome": row["outcome"], "state": row["status"]}))
@@ -132,7 +132,7 @@ def logs(
 
     path = log_path(_home(), bead)
     if not path.exists():
-        path = log_path(_home(), _bead(bead)["bead"])
+        path = log_path(_home(), find_bead(bead)["bead"])
     show = _Printer(as_json=as_json)
     for line in _lines(path, follow=follow):
         code = show.line(line)
@@ -218,7 +218,7 @@ def diff(
     from orchestrator.git.landing import diff as git_diff
     from orchestrator.git.repository import open_repository
 
-    row = _bead(bead)
+    row = find_bead(bead)
     if not row["head_sha"] or row["head_sha"] == row["base_sha"]:
         raise UsageError(
             f"Bead {row['bead']} changed nothing.", next_step=f"See what it said: school show {row['bead']}"

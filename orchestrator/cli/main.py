@@ -33,6 +33,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("look", "Show a bead's change."),
     "status": ("look", "Show the standing parts and the settings in force."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
+    "resume": ("care", "Adopt beads whose process died, and take them to their end."),
+    "cancel": ("care", "End a bead now, whoever drives it."),
+    "janitor": ("care", "Finish and remove what dead processes left, in the foreground."),
+    "gc": ("care", "List what nobody needs any more; --apply removes it."),
+    "doctor": ("care", "Look at everything the school needs, and name the next step."),
     "down": ("school", "Stop this home's standing parts."),
     "clean": ("school", "Remove this home's containers, volumes and images; records stay."),
 }
@@ -104,17 +109,19 @@ def _root(
 
 def show_error(error: SchoolError, *, as_json: bool) -> None:
     """Print an error for a person on stderr and, for a program, as one object on stdout."""
+    from orchestrator.cli.terminal import safe
+
     tail = error.log_tail if isinstance(error, (ImageBuildError, RepoSetupError)) else ""
     if as_json:
         data = {"error": type(error).__name__, "message": error.message, "next_step": error.next_step}
         if tail:
             data["log_tail"] = tail
-        print(json.dumps(data, ensure_ascii=False))
+        print(json.dumps(data))
     if tail:
-        print(tail.rstrip(), file=sys.stderr)
-    print(f"school: {error.message}", file=sys.stderr)
+        print(safe(tail.rstrip(), limit=100_000, lines=True), file=sys.stderr)
+    print(f"school: {safe(error.message, limit=20_000, lines=True)}", file=sys.stderr)
     if error.next_step:
-        print(f"        {error.next_step}", file=sys.stderr)
+        print(f"        {safe(error.next_step, lines=True)}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

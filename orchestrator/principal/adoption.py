@@ -7,12 +7,13 @@ student's own ``outcome.json`` is left: it may explain a failure and never prove
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import layout
-from orchestrator.engine.base import LABEL_BEAD, LABEL_HOME, LABEL_KIND, Exited, Kind
+from orchestrator.engine.base import LABEL_BEAD, LABEL_HOME, LABEL_KIND, Exited, Kind, Lost, Pending, Rejected, Running
 from orchestrator.errors import EngineError
 from orchestrator.leaf.ending import Ending
 from orchestrator.leaf.outbox import read_json
@@ -20,6 +21,7 @@ from orchestrator.leaf.run import RunRecord
 from orchestrator.sandbox.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from orchestrator.engine.base import Container, Engine
@@ -30,6 +32,8 @@ EVENTS_SECONDS = 2.0
 
 CLOCK_SKEW = 5.0
 """Seconds that the engine's clock may be behind when events are asked for."""
+
+RESULTS = {kind.__name__: kind for kind in (Exited, Lost, Rejected, Running, Pending)}
 
 EXPLAINED = {
     "failed": Outcome.TASK_FAILED,
@@ -84,6 +88,23 @@ def adopted_ending(engine: Engine, home: Home, bead: str, *, since: float) -> Ru
         if event[0] == "die":
             code = event[1]
     return None if code is None else RunRecord(Exited(code, oom=oom))
+
+
+def record_to_json(record: RunRecord) -> dict[str, Any]:
+    """Return what was seen of a run, for the ledger: an adopting principal judges by it."""
+    return {
+        "result": [type(record.result).__name__, dataclasses.asdict(record.result)],
+        "disk_exceeded": record.disk_exceeded,
+        "deadline_passed": record.deadline_passed,
+        "last_message": record.last_message,
+        "finished": record.finished,
+    }
+
+
+def record_from_json(data: Mapping[str, Any]) -> RunRecord:
+    """Return what ``record_to_json`` wrote."""
+    name, fields = data["result"]
+    return RunRecord(**{**data, "result": RESULTS[name](**fields)})
 
 
 def unseen_end(outbox: Path) -> Ending:

@@ -65,6 +65,11 @@ class Cancellation:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether a signal ended something."""
+        return self._raised_at is not None
+
     def shield(self) -> None:
         """From here on signals are ignored: what follows writes the end and removes."""
         self._shielded = True
@@ -73,8 +78,9 @@ class Cancellation:
     def listening(self, home: Home, bead: str) -> Iterator[None]:
         """Listen for a request from elsewhere during the block.
 
-        The block is left with the request's file gone.
+        The block is left with the request's file gone. It also lifts the shield of a bead before.
         """
+        self._shielded = False
         path = request_path(home, bead)
         if not self._installed:
             yield

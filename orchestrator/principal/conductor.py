@@ -34,7 +34,7 @@ from orchestrator.leaf.student import StudentLeaf
 from orchestrator.leaf.verify import FAILED, Verification, Verifier
 from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
-from orchestrator.principal.adoption import adopted_ending, leaf_container, unseen_end
+from orchestrator.principal.adoption import adopted_ending, leaf_container, record_to_json, unseen_end
 from orchestrator.principal.cancel import Cancellation
 from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
 from orchestrator.principal.handover import bag_of, write_work_evidence
@@ -225,6 +225,8 @@ class Conductor:
                 next_step="The janitor tries again; nothing is read from the worktree before.",
             )
         work.record = record
+        if record is not None:
+            self._ledger.update_bead(work.report.bead, event="seen", data={"seen": record_to_json(record)})
         usage = self._close_grant(work)
         self._read_outbox(work)
         if record is None:
@@ -242,6 +244,9 @@ class Conductor:
     def _adopted_run(self, work: Work) -> RunRecord | None:
         """Wait for a student that still runs, or find out how it ended; None: nobody saw it."""
         school, bead = self._school, work.prepared.bead
+        if work.seen is not None:
+            self._leaf(work).adopt(None)
+            return work.seen
         leaf, container = self._leaf(work), leaf_container(self._school.engine, self._school.home, bead)
         leaf.adopt(container)
         if container is not None and container.state is State.CREATED:

@@ -7,26 +7,34 @@ namespace. So two resumers never both act, and one that is killed is followed by
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.bookbag.wait import Watcher
 from orchestrator.errors import EngineError, GatewayError, GitError, SchoolError, UsageError
 from orchestrator.principal import removal
 from orchestrator.principal.cancel import Cancellation, request_path, requested
 from orchestrator.principal.conductor import LEASE_PATIENCE, Conductor
 from orchestrator.principal.journal import BeadJournal, Quiet
-from orchestrator.principal.lease import Lease, bead_lease_path
+from orchestrator.principal.lease import Lease, bead_lease_path, held
+from orchestrator.principal.ledger import Ledger
 from orchestrator.principal.work import Work, new_report, prepared_from_json
 from orchestrator.sandbox.outcome import Outcome
+from orchestrator.settings import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from orchestrator.home import Home
     from orchestrator.principal.journal import Listener
-    from orchestrator.principal.ledger import Ledger
     from orchestrator.principal.report import Report
     from orchestrator.principal.school import School
+
+
+CANCEL_SECONDS = 60.0
+"""Longest wait for a driver that was asked to end its bead; its student is gone long before."""
 
 
 @dataclass(slots=True)
@@ -143,6 +151,51 @@ class Resumer:
         columns = {"status": "ended", "outcome": outcome, "cleanup": cleanup, "head_sha": head}
         self._ledger.update_bead(bead, event="buried", data=data, **columns)
         return Resumed(bead, outcome, reasons)
+
+
+def cancel(bead: str, say: Callable[[str], None]) -> dict[str, Any]:
+    """Have a bead ended by whoever drives it, or end it here when nobody does; return its row.
+
+    Raises:
+        UsageError: there is no such bead, or it has ended.
+        SchoolError: its driver did not end it in time.
+        SandboxError: nobody drives it, and the school can't be opened to do it here.
+    """
+    home = settings().home()
+    with Ledger(home.ledger) as ledger:
+        row = ledger.bead(bead)
+        if row is None or not is_open(row):
+            how = f"has ended already: {row['outcome']}" if row else "is not in the ledger"
+            raise UsageError(f"Bead {bead} {how}.", next_step="See what runs: school ps")
+        path = request_path(home, bead)
+        path.touch(mode=0o600)
+        try:
+            return _wait_for_end(home, ledger, bead, say)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _wait_for_end(home: Home, ledger: Ledger, bead: str, say: Callable[[str], None]) -> dict[str, Any]:
+    deadline = time.monotonic() + CANCEL_SECONDS
+    lease = bead_lease_path(home.leases, bead)
+    with Watcher(home.leases) as watcher:
+        while (row := ledger.bead(bead)) is not None and is_open(row):
+            if not held(lease):
+                from orchestrator.principal.school import open_school  # noqa: PLC0415 - a driven bead does not need it
+
+                with Cancellation().installed() as cancellation, open_school(say) as school:
+                    ended = Resumer(school, ledger, cancellation).end(bead, Outcome.CANCELLED, "cancelled", Quiet())
+                if ended is not None:
+                    return ledger.bead(bead) or row
+            if time.monotonic() > deadline:
+                raise SchoolError(
+                    f"Bead {bead} did not end in {CANCEL_SECONDS:g} s; who drives it: {lease.read_text().strip()}.",
+                    next_step="Look at what that process does; once it is gone, say school cancel again.",
+                )
+            watcher.wait(0.5)
+    if row is None:
+        raise UsageError(f"Bead {bead} is not in the ledger any more.")
+    return row
 
 
 def is_open(row: Mapping[str, Any]) -> bool:

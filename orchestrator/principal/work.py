@@ -19,6 +19,7 @@ from orchestrator.leaf.ending import Ending
 from orchestrator.leaf.student import LeafPlan
 from orchestrator.leaf.verify import Verification
 from orchestrator.personas import load_soul
+from orchestrator.principal.adoption import record_from_json
 from orchestrator.principal.prepare import Prepared, instructions_at
 from orchestrator.principal.report import Report
 from orchestrator.principal.request import Budget, SpawnRequest
@@ -59,6 +60,7 @@ class Work:
     leaf: StudentLeaf | None = None
     grant_open: bool = False
     record: RunRecord | None = None
+    seen: RunRecord | None = None  # by the principal that died
     ending: Ending | None = None
     frozen: FrozenTree | None = None
     output: str = ""
@@ -93,6 +95,8 @@ class Work:
         self.report.head_sha = row["head_sha"] or self.report.head_sha
         if row["outcome"]:
             self.report.outcome, self.report.reason = row["outcome"], str(row["data"].get("reason", ""))
+        if seen := row["data"].get("seen"):
+            self.seen = record_from_json(seen)
         if not progress:
             return
         self.stage = Stage[progress["stage"]]
