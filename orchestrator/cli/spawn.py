@@ -94,7 +94,7 @@ def run(request: SpawnRequest, *, as_json: bool) -> int:
     report = drive(request, Live(terminal))
     summary(terminal, report)
     if as_json:
-        print(json.dumps(report.to_json(), ensure_ascii=False, default=str))
+        print(json.dumps(report.to_json(), default=str))
     return report.exit_code
 
 

@@ -138,6 +138,21 @@ def test_an_error_fits_and_goes_to_people_too(error, capsys):
     assert error.message in said.err
 
 
+def test_json_can_be_printed_whatever_a_name_holds_and_wherever_it_goes(capsysbinary):
+    """A path that is not UTF-8 comes as surrogates, and stdout may be Latin-1: only ASCII can't fail."""
+    show_error(UsageError("no such file: \udcff é"), as_json=True)
+    said = capsysbinary.readouterr()
+    assert said.out.isascii()
+    assert json.loads(said.out)["message"] == "no such file: \udcff é"
+
+
+def test_what_a_stranger_wrote_can_t_steer_the_terminal(capsys):
+    show_error(RepoSetupError("failed \x1b[2J", log_tail="ok\nnpm \x1b]0;title\x07 ERR"), as_json=False)
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "ok\nnpm" in said
+
+
 def test_a_refused_request_prints_one_object_and_ends_with_2(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator.cli.main", "spawn", "--repo", ".", "--role", "chef", "--json", "cook"],
