@@ -118,6 +118,11 @@ class StudentLeaf:
                 objects=plan.objects_mode,
                 registered=plan.kind is Kind.LEAF,
             )
+        if plan.kind is Kind.LEAF:
+            for path in self._workspace.missing_submodules:
+                journal.note(
+                    f"{path}: the files of this submodule are not here (git submodule update --init fetches them)"
+                )
         self._deadline = int(time.time()) + plan.limits.wall + STARTUP_ALLOWANCE
         with journal.step("container", name=plan.name, image=plan.image, deadline=self._deadline):
             self._container = self._create()
@@ -138,6 +143,8 @@ class StudentLeaf:
         """Fill the inbox (brief, persona, instructions), and put the brief into the worktree too (R-23, R-24)."""
         slot, workspace = self._booted()
         brief = self.plan.brief.to_json()
+        if missing := workspace.missing_submodules:
+            brief["guardrails"].append(f"Submodules without their files, leave them alone: {', '.join(missing)}")
         slot.fill_inbox(brief, soul=self.plan.soul, instructions=self.plan.instructions)
         if self.plan.kind is Kind.LEAF:
             self._leave("briefs", json.dumps(brief, ensure_ascii=False, indent=2) + "\n", workspace)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator import bookbag
 from orchestrator.errors import UsageError
+from orchestrator.git.archive import export_archive
 from orchestrator.git.blobs import read_file_at
 from orchestrator.git.landing import check_branch_free
 from orchestrator.git.repository import list_tree, open_repository, resolve_base
@@ -151,11 +152,12 @@ def _image(
 ) -> str:
     """Return the student's image; what is going to be run for it is shown first."""
     if request.image is not None:
-        config = replace(config, image=request.image, dockerfile="")
+        config = replace(config, image=request.image, image_named_by="--image", dockerfile="")
     if not config.has_image:
-        notes.append("no .school.toml at base: the plain student image is used (school setup --repo proposes one)")
-    for command in config.setup:
-        say(f"setup (with network, without secrets; cached): {command}")
+        notes.append(
+            "no dependencies in a committed .school.toml: the plain student image is used (school setup --repo "
+            "proposes one)"
+        )
     return school.student_image(config, tree, hermes=agent == "hermes", say=say)
 
 
@@ -185,7 +187,7 @@ def tree_at(repo: Repository, sha: str) -> RepoTree:
     return RepoTree(
         read=lambda path: read_file_at(repo, sha, path),
         paths=lambda: [entry.path for entry in list_tree(repo, sha) if entry.type == "blob"],
-        archive=lambda: repo.run("archive", "--format=tar", sha).stdout,
+        archive=lambda: export_archive(repo, sha),
         version=_version(repo, sha),
     )
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 LABEL_IMAGE = "school.image"
 """Label with the name of a school's image (``service``, ``student``, …), so that old ones can be found."""
 
-_NOISE = re.compile(r"\(Reading database|Removing intermediate|\s*---> |.*build-args .* were not consumed|\x1b")
+_NOISE = re.compile(
+    r"\(Reading database|Removing intermediate|\s*---> |.*build-args .* were not consumed|\x1b"
+    r"|Step \d+/\d+ : (?!RUN)|Successfully (built|tagged) "
+)
 QUIET = 5.0  # seconds without a line of output before the reader is told that it still goes on
 
 
