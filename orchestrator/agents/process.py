@@ -28,17 +28,21 @@ def become_untraceable() -> None:
     Raises:
         OSError: The kernel refused; the agent must not be started then.
     """
+    if prctl(PR_SET_DUMPABLE, 0):
+        raise OSError("prctl(PR_SET_DUMPABLE, 0) was refused")
+
+
+def prctl(option: int, second: int, third: int | bytes = 0) -> int:
+    """Make the system call; bytes are passed as a pointer to them, and 0 is success."""
     try:  # a fifth of the time that ``import ctypes`` takes
         import _ctypes
 
         address = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-        failed = _ctypes.call_function(address, (PR_SET_DUMPABLE, 0, 0, 0, 0))
+        return int(_ctypes.call_function(address, (option, second, third, 0, 0)))
     except (ImportError, AttributeError):
         import ctypes
 
-        failed = ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if failed:
-        raise OSError("prctl(PR_SET_DUMPABLE, 0) was refused")
+        return int(ctypes.CDLL(None).prctl(option, second, third, 0, 0))
 
 
 def block_stop_signals() -> None:

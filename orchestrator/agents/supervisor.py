@@ -16,6 +16,7 @@ import signal
 import time
 
 from orchestrator.agents import process
+from orchestrator.agents.confine import confine
 from orchestrator.agents.places import Places
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ AGENTS = frozenset({"light", *OVER_TCP})
 def main(agent: str, first_event: bytes, places: Places | None = None) -> int:
     """Run the agent of this leaf to its end and return the exit code."""
     process.become_untraceable()
+    confine()
     process.block_stop_signals()
     return Supervisor(agent, first_event, places or Places()).run()
 
