@@ -33,6 +33,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("look", "Show a bead's change."),
     "status": ("look", "Show the standing parts and the settings in force."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
+    "resume": ("care", "Adopt beads whose process died, and take them to their end."),
+    "cancel": ("care", "End a bead now, whoever drives it."),
+    "janitor": ("care", "Finish and remove what dead processes left, in the foreground."),
+    "gc": ("care", "List what nobody needs any more; --apply removes it."),
+    "doctor": ("care", "Look at everything the school needs, and name the next step."),
     "down": ("school", "Stop this home's standing parts."),
     "clean": ("school", "Remove this home's containers, volumes and images; records stay."),
 }
