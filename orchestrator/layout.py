@@ -23,6 +23,7 @@ PLACEHOLDER_KEY = "school-no-key-needed"  # for agents that insist on a key; the
 # where this package lies in every image of ours: LIB/orchestrator/...
 LIB = "/school/lib"
 MADE_BY_SETUP = "/opt/school/tree"  # files that a repository's setup made in its tree, and that its .gitignore names
+PYTHON = "/school/bin/python3"  # the interpreter of PID 1 in a leaf
 HERMES = "/school/hermes"  # the Hermes layer, with its own Python
 
 # files in a leaf's folders

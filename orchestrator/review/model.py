@@ -125,7 +125,8 @@ class GateModel:
                     response = connection.getresponse()
                     raw = response.read(RESPONSE_LIMIT + 1)
                 except (OSError, http.client.HTTPException) as error:
-                    if expired.is_set():
+                    # the socket's own timeout may come a moment before the timer
+                    if expired.is_set() or time.monotonic() >= deadline:
                         raise ModelCallError(f"The model did not answer within {left:.0f} s.") from None
                     raise _connection_error(error) from None
                 if expired.is_set():  # a body without a length ends silently when the connection is shut down

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from orchestrator.home import Home
 
-ENTRY = ("python3", "-I", "-S", "-X", "frozen_modules=on", f"{layout.LIB}/orchestrator/agents/entry.py")
+ENTRY = (layout.PYTHON, "-I", "-S", "-X", "frozen_modules=on", f"{layout.LIB}/orchestrator/agents/entry.py")
 """PID 1 of a leaf: isolated and without site, because start-up is what a person waits for."""
 
 
