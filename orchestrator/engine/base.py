@@ -7,10 +7,12 @@ run the same conformance suite (tests/conformance).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class Kind(StrEnum):
@@ -73,9 +75,7 @@ class ContainerSpec:
     hostname: str = ""
     network: str = "none"  # "none" or a network's name
     network_aliases: tuple[str, ...] = ()
-    publish: Mapping[int, tuple[str, int]] = field(
-        default_factory=dict
-    )  # container port -> (host ip, host port or 0)
+    publish: Mapping[int, tuple[str, int]] = field(default_factory=dict)  # container port -> (host ip, host port or 0)
     read_only: bool = True
     cap_drop: tuple[str, ...] = ("ALL",)
     cap_add: tuple[str, ...] = ()
@@ -298,9 +298,7 @@ class Engine(Protocol):
         """Remove it, its anonymous volumes too, and look again. Never raises for "not there" or "in progress"."""
         ...
 
-    def exec(
-        self, container: str, argv: Sequence[str], *, user: str = "", timeout: float = 30.0
-    ) -> tuple[int, bytes]:
+    def exec(self, container: str, argv: Sequence[str], *, user: str = "", timeout: float = 30.0) -> tuple[int, bytes]:
         """Run a command inside; return its exit code and its output."""
         ...
 
