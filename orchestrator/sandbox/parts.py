@@ -126,7 +126,7 @@ class PartsPlan:
             mounts=(Mount(str(self.home.rehearsals), layout.REHEARSAL_SCENARIOS, read_only=True),),
             healthcheck=Healthcheck(("CMD", "python3", "-m", "orchestrator.rehearsal", "health"), interval=30),
         )
-        return PartSpec(Kind.REHEARSAL, spec, needs_health=False, timeout=30)
+        return PartSpec(Kind.REHEARSAL, spec, needs_health=True, timeout=30)
 
     def gate(self, upstream: str = "http://omniroute:20128") -> PartSpec:
         """The reverse proxy in front of OmniRoute, one socket per grant."""
@@ -139,7 +139,7 @@ class PartsPlan:
             mounts=(Mount(str(self.home.gate), layout.GATE_ROOT),),
             healthcheck=Healthcheck(("CMD", "python3", "-m", "orchestrator.gate", "health"), interval=30),
         )
-        return PartSpec(Kind.GATE, spec, needs_health=False, timeout=30)
+        return PartSpec(Kind.GATE, spec, needs_health=True, timeout=30)
 
     def teacher(self, teacher: str) -> PartSpec:
         """A reviewer: no network, no tools, its own gate socket (zones of trust in DESIGN)."""
@@ -172,4 +172,4 @@ class PartsPlan:
             ),
             healthcheck=Healthcheck(("CMD", "python3", "-m", "orchestrator.teacher", "health"), interval=30),
         )
-        return PartSpec(teacher_kind(teacher), spec, needs_health=False, timeout=30)
+        return PartSpec(teacher_kind(teacher), spec, needs_health=True, timeout=30)
