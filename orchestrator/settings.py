@@ -88,7 +88,6 @@ class Settings(BaseSettings):
     )
     student_model: str = Field("auto/coding:reliable", description="Alias of the student's model at the gateway.")
     review_model: str = Field("auto/review", description="Alias of the teachers' model at the gateway.")
-    omniroute_url: str | None = Field(None, description="An OmniRoute that already runs; default: the school's own.")
     omniroute_port: int = Field(
         0, ge=0, le=65535, description="Port of the school's OmniRoute on 127.0.0.1; 0: the engine chooses."
     )
@@ -98,13 +97,34 @@ class Settings(BaseSettings):
     build_proxy: str | None = Field(None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY.")
     base_image: str = Field("python:3.12-slim", description="Base image; a stand-in is built where it can't be pulled.")
 
+    # the task tracker, mail and staff
+    tracker: Literal["auto", "sqlite", "bd"] = Field(
+        "auto", description="Task tracker: `auto` is bd where it is on PATH and `beads_folder` is set, else sqlite."
+    )
+    beads_folder: Path | None = Field(None, description="Folder that holds the `.beads` of bd: one repository.")
+    mail: Literal["off", "agentmail", "smtp"] = Field("off", description="How a person is told of verdicts.")
+    mail_to: str = Field("", description="Address that notices go to.")
+    mail_allow: str = Field(
+        "", description="Addresses whose answers count, with commas; empty: nobody's (not even those of `mail_to`)."
+    )
+    mail_token_days: int = Field(7, ge=1, description="Days within which a notice can be answered.")
+    agentmail_inbox: str = Field("", description="Inbox of the school at AgentMail.")
+    agentmail_url: str | None = Field(None, description="Address of AgentMail's API; default: the SDK's own.")
+    smtp_url: str = Field("", description="`smtps://USER@HOST:PORT` or `smtp://…` (STARTTLS) that notices leave by.")
+    imap_url: str = Field("", description="`imaps://USER@HOST:PORT/FOLDER` or `imap://…` (STARTTLS) for answers.")
+    mail_from: str = Field("", description="Address of the school's own mailbox (smtp).")
+    mail_insecure: bool = Field(False, description="Allow smtp:// and imap:// without encryption (this host only).")
+    staff_plugins: str = Field(
+        "",
+        description="Staff plugins from elsewhere that may run, with commas: `NAME:community` or `NAME:untrusted`.",
+    )
+
     # what is kept, and who removes
     janitor: bool = Field(
         True,
         description="Whether a spawn starts the janitor: a process that finishes and removes what a dead one left.",
     )
     archive_days: int = Field(90, ge=1, description="Days that archived bookbags and evidence are kept.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Level of the log file.")
 
     @classmethod
     def settings_customise_sources(

@@ -426,9 +426,10 @@ class Conductor:
             return
         decision = decide(verdicts.bag, work.verification.status)
         with work.journal.step("acceptance", accepted=decision.accepted, reasons=list(decision.reasons)):
-            bookbag.locked_update_bookbag(
-                prepared.bead, {"accepted": decision.accepted}, dirs=self._dirs, lock_timeout=30
-            )
+            timeout = self._school.settings.lock_timeout
+            update = {"accepted": decision.accepted}
+            if bookbag.locked_update_bookbag(prepared.bead, update, dirs=self._dirs, lock_timeout=timeout) is None:
+                raise BookbagError(f"The bookbag of {prepared.bead} could not be locked within {timeout:g} s.")
         report.accepted = decision.accepted
         if decision.accepted and report.head_sha not in {None, prepared.base_sha}:
             with work.journal.step("branch", name=prepared.branch, sha=report.head_sha):

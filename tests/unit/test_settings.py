@@ -125,7 +125,7 @@ def test_without_a_variable_the_home_is_the_user_s_hermes_folder(root, monkeypat
         ("max_beads", "0"),
         ("omniroute_port", "70000"),
         ("default_agent", "claude"),
-        ("log_level", "loud"),
+        ("default_agent", "loud"),
     ],
 )
 def test_a_bad_value_is_refused_with_the_setting_s_name_and_the_value(root, monkeypatch, name, value):
