@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.engine.base import LABEL_HOME, Gone
 from orchestrator.engine.connect import connect
-from orchestrator.errors import UsageError
+from orchestrator.errors import EngineError, UsageError
 from orchestrator.principal.lease import bead_lease_path, held
 from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import parts, standing
@@ -16,6 +16,7 @@ from orchestrator.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orchestrator.engine.base import Engine
     from orchestrator.home import Home
 
 
@@ -63,13 +64,31 @@ def clean_up(*, force: bool) -> Iterator[str]:
         engine.remove_network(parts.network_name(home))
         engine.remove_volume(parts.volume_name(home))
         yield parts.network_name(home)
-        in_use = {container.image for container in engine.list({LABEL_HOME: ""})}  # other homes' parts too
-        for image in engine.images({LABEL_IMAGE: ""}):
-            if image.id not in in_use:
-                engine.remove_image(image.id, force=True)
-                yield ", ".join(image.tags) or image.id
+        yield from _remove_images(engine)
     finally:
         engine.close()
+
+
+def _remove_images(engine: Engine) -> Iterator[str]:
+    """Remove the school's images that no container of any home uses, children before what they were built on.
+
+    Images are shared by content between the homes on an engine; one that is missing is built again by the next `up`.
+    """
+    in_use = {container.image for container in engine.list({LABEL_HOME: ""})}
+    left = [image for image in engine.images({LABEL_IMAGE: ""}) if image.id not in in_use]
+    while left:
+        kept = []
+        for image in left:
+            try:
+                for name in image.tags or (image.id,):
+                    engine.remove_image(name)
+            except EngineError:  # something was built on it: its turn comes when that is gone, if it goes
+                kept.append(image)
+            else:
+                yield ", ".join(image.tags) or image.id
+        if len(kept) == len(left):
+            return  # what is still used stays: a container that is not ours may be made from it
+        left = kept
 
 
 def _refuse_while_running(home: Home, *, force: bool) -> None:
