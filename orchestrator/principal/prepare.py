@@ -99,7 +99,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         notes.append("Git LFS files are left as pointers")
     model = request.model or settings.student_model
     alias = school.alias(model)
-    agent = _agent(request, settings, rehearsal=alias.rehearsed)
+    agent = choose_agent(request.agent, settings, rehearsal=alias.rehearsed)
     tree = tree_at(repo, base_sha)
     image = _image(request, school, tree, config, agent, say, notes)
     budget = Budget.of(request, settings)
@@ -133,9 +133,9 @@ def _bead(request: SpawnRequest, school: School) -> str:
     return bead
 
 
-def _agent(request: SpawnRequest, settings: Settings, *, rehearsal: bool) -> str:
+def choose_agent(wanted: str, settings: Settings, *, rehearsal: bool) -> str:
     """R-25: hermes by default; light while a scripted model answers, which needs no more."""
-    wanted = request.agent if request.agent != "auto" else settings.default_agent
+    wanted = wanted if wanted != "auto" else settings.default_agent
     if wanted != "auto":
         return wanted
     return "light" if rehearsal else "hermes"
