@@ -37,6 +37,12 @@ can show one without the other. ``exit_code`` is what ``school`` ends with when 
     ├── SessionCorruptedError                R-32
     ├── HandoffTimeoutError (TimeoutError)   R-48: names the state of each field
     ├── LedgerError                   7
+    ├── RailError                     7  something beside the school refused, failed or did not answer
+    │   ├── TrackerError                     the task tracker
+    │   │   └── TaskNotFoundError         2  the tracker has no such task
+    │   ├── MailError                        the mail service; nothing is taken for a person's word
+    │   └── RuntimeRailError                 the outside runtime (Orca)
+    ├── StaffLimitError                      a staff plugin asked for more than its trust allows (R-63)
     ├── BlockedError                 10  nobody eligible, or a limit of the school is reached
     └── CancelledError              130  the person, or a signal, ended it
 """
@@ -217,6 +223,34 @@ class LedgerError(SchoolError):
     """The ledger can't be opened or written."""
 
     exit_code = 7
+
+
+class RailError(SchoolError):
+    """Something beside the school (task tracker, mail, runtime) refused, failed or did not answer."""
+
+    exit_code = 7
+
+
+class TrackerError(RailError):
+    """The task tracker refused, failed or did not answer (R-90)."""
+
+
+class TaskNotFoundError(TrackerError):
+    """The task tracker has no such task."""
+
+    exit_code = 2
+
+
+class MailError(RailError):
+    """The mail service refused, failed or did not answer (R-45)."""
+
+
+class RuntimeRailError(RailError):
+    """The outside runtime refused, failed or did not answer (R-103)."""
+
+
+class StaffLimitError(SchoolError):
+    """A staff plugin asked for more than its trust allows (R-63)."""
 
 
 class BlockedError(SchoolError):

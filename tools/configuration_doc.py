@@ -62,7 +62,8 @@ SECTIONS = {
     "max_beads": "How much at once",
     "default_agent": "Agents and models",
     "build_ca": "Building images",
-    "archive_days": "What is kept",
+    "tracker": "Tasks, mail and staff",
+    "janitor": "What is kept, and who removes",
 }
 """Titles, each by the setting before which it stands; the order is that of the declarations."""
 
@@ -77,6 +78,10 @@ OTHER = {
         "`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`": "Used when `SCHOOL_BUILD_PROXY` is not set; lower case counts too.",
         "`PIP_INDEX_URL`, `PIP_EXTRA_INDEX_URL`, `PIP_TRUSTED_HOST`, `PIP_DEFAULT_TIMEOUT`, `NPM_CONFIG_REGISTRY`, "
         "`GOPROXY`, `GOSUMDB`": "Handed to builds, unless they hold a password. The host's `pip.conf` is read too.",
+    },
+    "Mail": {
+        "`AGENTMAIL_API_KEY`": "AgentMail's key; or the file `<home>/school/keys/agentmail`.",
+        "`SCHOOL_MAIL_PASSWORD`": "Password of the mailbox over SMTP and IMAP; or `<home>/school/keys/mail-password`.",
     },
     "The terminal": {
         "`NO_COLOR`": "Any text: no colours.",

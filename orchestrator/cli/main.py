@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("look", "Show what happened in a bead; -f follows it and ends with its outcome."),
     "diff": ("look", "Show a bead's change."),
     "status": ("look", "Show the standing parts and the settings in force."),
+    "submit": ("tasks", "Put a task into the tracker, to be run later."),
+    "tasks": ("tasks", "Look at the tracker's tasks; close, block or reopen one."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
     "resume": ("care", "Adopt beads whose process died, and take them to their end."),
     "cancel": ("care", "End a bead now, whoever drives it."),
