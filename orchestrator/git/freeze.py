@@ -116,6 +116,8 @@ def freeze(
         text = commit_text(message, messages)
         head, tree = _import(workspace, changed, text, author.line(int(time.time()) if when is None else when))
         files = file_changes(workspace.trusted, workspace.base_sha, head)
+        if any(found.path == b".gitmodules" and found.mode for found in changed):
+            notices += _unsafe_submodules(workspace)
     return FrozenTree(workspace.base_sha, head, tree, files, tuple(notices), messages, ignored)
 
 
@@ -260,6 +262,22 @@ def _feed(path: bytes, found: Found, stream: IO[bytes]) -> None:
             f"{os.fsdecode(path)} became shorter while it was read.",
             next_step="Something still writes to the worktree: its container must be gone before the freeze.",
         )
+
+
+def _unsafe_submodules(workspace: Workspace) -> Iterable[Notice]:
+    """Report a .gitmodules that git's own check refuses: its names, paths or URLs once ran code in older clients."""
+    for pack in (workspace.trusted / "objects" / "pack").glob("pack-*.pack"):
+        answer = git(
+            *("index-pack", "--fsck-objects", "-o", str(workspace.trusted / "fsck.idx"), str(pack)),
+            git_dir=workspace.trusted,
+            cwd=workspace.trusted,
+            isolated=True,
+            check=False,
+        )
+        said = [line.partition(": ")[2] for line in answer.stderr.splitlines() if ": gitmodules" in line]
+        if said:
+            text = f"Git's own check refuses it, and hosts may refuse the branch: {'; '.join(said)[:1000]}"
+            yield Notice("unsafe_gitmodules", ".gitmodules", text, loss=False)
 
 
 def _quoted(path: bytes) -> bytes:

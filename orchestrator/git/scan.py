@@ -37,7 +37,7 @@ class Notice:
 
     Attributes:
         kind: ``too_large``, ``unreadable``, ``special_file``, ``unstorable_name``, ``path_too_long``,
-            ``nested_repository``, ``submodule_changed``, ``history_unread``.
+            ``nested_repository``, ``submodule_changed``, ``history_unread``, ``unsafe_gitmodules``.
         path: From the top of the worktree; undecodable bytes as surrogates.
         detail: For a person.
         loss: Whether content of the student's is left out.
