@@ -22,6 +22,8 @@ CONNECTION_LIMIT = 128
 """Open connections of one grant; more are dropped at once, so that one student can't use up the descriptors."""
 HEADER_LINE_LIMIT = 8190
 KEEPALIVE = 75.0  # seconds
+LINGER = 2.0
+"""Seconds in which the rest of a refused body is still read away, so that its sender gets the answer."""
 
 
 class CappedServer(web.Server):
@@ -66,6 +68,7 @@ class GrantSocket:
             handler_cancellation=True,
             access_log=None,
             keepalive_timeout=KEEPALIVE,
+            lingering_time=LINGER,
             max_line_size=HEADER_LINE_LIMIT,
             max_field_size=HEADER_LINE_LIMIT,
         )
