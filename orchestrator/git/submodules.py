@@ -59,7 +59,7 @@ def fill_submodules(
         if not links:
             continue
         modules = any(entry.path == b".gitmodules" and entry.mode | 0o111 == REGULAR | 0o111 for entry in index)
-        names = _names(tree / prefix / ".gitmodules") if modules else {}
+        names = _names(tree / prefix / ".gitmodules", trusted) if modules else {}
         for link in links:
             place = prefix / os.fsdecode(link.path)
             store = _module(module_dirs, names.get(os.fsdecode(link.path)))
@@ -72,12 +72,16 @@ def fill_submodules(
     return tuple(filled), tuple(missing)
 
 
-def _names(gitmodules: Path) -> dict[str, str]:
-    """Return the submodules' names by path. Git's ``--file`` follows no include."""
+def _names(gitmodules: Path, trusted: Path) -> dict[str, str]:
+    """Return the submodules' names by path. Git's ``--file`` follows no include.
+
+    The git dir is named: the ``.git`` of a tree that is no worktree is an empty file, which git would stop at.
+    """
     records = git(
         *("config", "--file", str(gitmodules), "--null", "--get-regexp", r"^submodule\..*\.path$"),
+        git_dir=trusted,
         isolated=True,
-        cwd=gitmodules.parent,
+        cwd=trusted,
         check=False,
     ).stdout.split(b"\0")[:-1]
     found = {}

@@ -170,7 +170,9 @@ def with_submodules(tmp_path) -> Path:
 
 
 def test_submodules_are_filled_or_named_as_missing_and_a_change_in_one_is_reported(change, with_submodules):
-    done = change(with_submodules, "cp vendor/lib/l.txt seen.txt; ls gone >> seen.txt; echo x >> vendor/lib/l.txt")
+    command = "cp vendor/lib/l.txt seen.txt; ls gone >> seen.txt; echo x >> vendor/lib/l.txt"
+    done = change(with_submodules, command, "--verify", "test lib = $(cat vendor/lib/l.txt)")
+    assert done.report["verification"]["status"] == "passed"
     assert seen(with_submodules, done) == "lib"
     assert done.report["files_changed"] == ["seen.txt"]
     said = done.report["diagnostics"]

@@ -21,8 +21,8 @@ class Bench:
         self.engine = FakeEngine({"base:1": lambda run: 0, "own:1": lambda run: 0})
         self.settings = settings
 
-    def ensure(self, config, tree) -> str:
-        return ensure_repo_image(self.engine, self.settings, config, tree, lambda line: None)
+    def ensure(self, config, tree, *, hermes: bool = False) -> str:
+        return ensure_repo_image(self.engine, self.settings, config, tree, lambda line: None, hermes=hermes)
 
     def built(self) -> list[str]:
         names = [
@@ -54,6 +54,42 @@ def test_a_change_of_source_repeats_no_setup(bench, tree):
     assert bench.ensure(SETUP, tree({**PYTHON, "src/d.py": "x = 2\n"}, version="9")) == first
 
 
+def test_hermes_lies_below_the_setup_and_is_shared_by_repositories(bench, tree):
+    bench.ensure(SETUP, tree(PYTHON), hermes=True)
+    assert bench.built() == ["base", "tools", "hermes", "with-hermes", "repo-setup", "repo"]
+    bench.ensure(RepoConfig(setup=("make deps",)), tree({"Makefile": "deps:\n"}), hermes=True)
+    assert bench.built() == ["repo-setup", "repo"]
+    assert bench.ensure(RepoConfig(), tree({}), hermes=True).startswith("school/student-hermes:")
+    assert bench.built() == ["student-hermes"]
+
+
+def test_a_setup_that_was_run_over_hermes_is_not_run_again_for_another_agent(bench, tree):
+    with_hermes = bench.ensure(SETUP, tree(PYTHON), hermes=True)
+    bench.built()
+    assert bench.ensure(SETUP, tree(PYTHON)) == with_hermes
+    assert bench.built() == []
+
+
+def test_without_hermes_its_layer_is_not_built(bench, tree):
+    plain = bench.ensure(SETUP, tree(PYTHON))
+    bench.built()
+    assert bench.ensure(SETUP, tree(PYTHON), hermes=True) != plain
+    assert bench.ensure(SETUP, tree(PYTHON)) == plain  # an image that is there stays in use
+
+
+def test_the_commands_are_shown_before_they_are_run(bench, tree):
+    bench.ensure(RepoConfig(), tree(PYTHON))
+    said: list[str] = []
+    bench.engine.fail("build", ImageBuildError("failed", log_tail=""))
+    config = RepoConfig(setup=("make deps",), packages=("libpq-dev",))
+    with pytest.raises(RepoSetupError):
+        ensure_repo_image(bench.engine, bench.settings, config, tree(PYTHON), said.append)
+    assert [line for line in said if "will" in line] == [
+        "[setup] will install: libpq-dev",
+        "[setup] will run: make deps",
+    ]
+
+
 @pytest.mark.parametrize(
     ("config", "files"),
     [
@@ -78,6 +114,11 @@ def test_an_own_image_is_adopted_and_then_set_up(bench, tree):
 def test_an_own_image_that_can_not_be_pulled_is_named(bench, tree):
     with pytest.raises(ImageMissingError, match="names the image absent:1"):
         bench.ensure(RepoConfig(image="absent:1"), tree(PYTHON))
+
+
+def test_the_option_is_named_when_it_named_the_image(bench, tree):
+    with pytest.raises(ImageMissingError, match="--image names the image absent:1"):
+        bench.ensure(RepoConfig(image="absent:1", image_named_by="--image"), tree(PYTHON))
 
 
 def test_an_own_dockerfile_is_built_from_the_tree_and_adopted(bench, tree):

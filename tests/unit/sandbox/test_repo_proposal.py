@@ -39,6 +39,42 @@ def test_requirements_files_are_installed_and_pytest_is_added_when_nothing_bring
     assert config.setup == (f"{PIP} -r requirements.txt", f"{PIP} -r requirements-dev.txt", f"{PIP} pytest")
 
 
+def test_where_tests_have_requirements_of_their_own_those_of_development_are_left_out(tree):
+    files = {"requirements/dev.txt": "tox\n", "requirements/tests.txt": "pytest==8\n", "test_a.py": PYTEST}
+    assert proposal(tree, files).setup == (f"{PIP} -r requirements/tests.txt",)
+    text = '[project]\nname = "d"\n[project.optional-dependencies]\ndev = ["tox"]\ntesting = ["pytest"]\n'
+    config = proposal(tree, {"pyproject.toml": text, "test_a.py": PYTEST})
+    assert config.setup == (f"{PIP} --use-pep517 -e '.[testing]'",)
+
+
+def test_extras_are_found_in_setup_cfg_too(tree):
+    text = "[metadata]\nname = d\n[options.extras_require]\ndev =\n\ttox\ntesting =\n\tpytest\n\tpytest-benchmark\n"
+    config = proposal(tree, {"setup.cfg": text, "setup.py": "", "test_a.py": PYTEST})
+    assert config.setup == (f"{PIP} --use-pep517 -e '.[testing]'",)
+
+
+@pytest.mark.parametrize("text", ["[options.extras_require\n", "no section\n", "[a]\nx = %(y)s\n"])
+def test_a_broken_setup_cfg_does_not_stop_the_proposal(tree, text):
+    assert proposal(tree, {"setup.cfg": text}).setup == (f"{PIP} --use-pep517 -e .",)
+
+
+def test_a_plugin_of_pytest_is_not_pytest(tree):
+    files = {"requirements.txt": "pytest-cov\n", "test_a.py": PYTEST}
+    assert proposal(tree, files).setup[-1] == f"{PIP} pytest"
+
+
+def test_an_extension_is_compiled_again_by_the_check(tree):
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = ["setuptools>=70"]\nbuild-backend = "setuptools.build_meta"\n'
+        '[project]\nname = "d"\n',
+        "setup.py": "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('d', ['d.c'])])\n",
+        "test_a.py": PYTEST,
+    }
+    config = proposal(tree, files)
+    assert config.setup[:2] == (f"{PIP} 'setuptools>=70'", f"{PIP} --use-pep517 -e .")
+    assert config.verify == "python3 setup.py -q build_ext --inplace && python3 -m pytest -q"
+
+
 def test_unittest_needs_nothing(tree):
     config = proposal(tree, {"a.py": "", "tests/test_a.py": "import unittest\nclass T(unittest.TestCase): ...\n"})
     assert (config.setup, config.verify) == ((), "python3 -m unittest discover -v")
