@@ -8,6 +8,7 @@ from orchestrator import bookbag
 from orchestrator.git.blobs import read_file_at
 from orchestrator.git.landing import diff
 from orchestrator.git.repository import list_tree
+from orchestrator.leaf import verify_scope
 from orchestrator.leaf.evidence import neighbours_of, write_evidence
 from orchestrator.principal.work import brief_of
 
@@ -43,6 +44,11 @@ def write_work_evidence(home: Home, work: Work, head: str) -> str:
     repo, base = prepared.repo, prepared.base_sha
     changes = list(frozen.files_changed) if frozen else []
     present = [change.path for change in changes if change.status != "D"]
+    scope = verify_scope.lines(
+        verify_scope.touched(work.verification.command, [(change.path, change.status) for change in changes])
+    )
+    if scope:
+        work.journal.note(f"the change has a say in its own check: {'; '.join(scope)}")
     tree = [entry.path for entry in list_tree(repo, head) if entry.type == "blob"] if changes else []
     record = {
         "repo": prepared.repo.name,
@@ -77,6 +83,7 @@ def write_work_evidence(home: Home, work: Work, head: str) -> str:
             "exit_code": work.verification.exit_code,
             "log_file": "verification.log" if work.verification.log else None,
             "baseline": work.verification.baseline,
+            "scope": scope,
         },
     }
     return write_evidence(

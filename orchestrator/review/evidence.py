@@ -77,12 +77,16 @@ class Student:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The repository's own check, run by the principal in a clean container."""
+    """The repository's own check, run by the principal in a clean container.
+
+    ``scope`` says, a line each, what of the change has a say in the check.
+    """
 
     status: str = "not_configured"
     command: str = ""
     exit_code: int | None = None
     baseline: str = ""
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ def _evidence(index: dict[str, Any], parts: tuple[Part, ...], digest: str) -> Ev
             command=_get(verification, "command", str, ""),
             exit_code=_get(verification, "exit_code", int, None),
             baseline=_baseline(verification.get("baseline")),
+            scope=_strings(verification, "scope"),
         ),
         parts=parts,
         cut=_strings(index, "cut"),

@@ -197,6 +197,8 @@ def _verification(evidence: Evidence, fence: Fence) -> str:
     rows += [f"command: {check.command}"] if check.command else []
     rows += [f"exit code: {check.exit_code}"] if check.exit_code is not None else []
     rows += [f"the same check before the change: {check.baseline}"] if check.baseline else []
+    if check.scope:
+        rows += ["the change has a say in what this check runs, so that its result proves less:", *check.scope]
     return fence.wrap("verification", "\n".join(rows))
 
 
