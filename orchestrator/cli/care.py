@@ -44,6 +44,7 @@ def resume(
     from orchestrator.cli.look import find_bead
     from orchestrator.cli.terminal import Terminal
     from orchestrator.principal.cancel import Cancellation
+    from orchestrator.principal.recovery import Sweeper, Swept
     from orchestrator.principal.resume import Resumer
     from orchestrator.principal.school import open_school
 
@@ -63,6 +64,7 @@ def resume(
                 summary(terminal, done.report)
             if cancellation.cancelled:
                 break
+        swept = Sweeper(school, school.ledger).sweep(all_beads=False) if one is None else Swept()
     if as_json:
         rows = [{"bead": d.bead, "outcome": d.outcome, "left": d.left} for d in results]
         print(json.dumps(rows))
@@ -70,7 +72,9 @@ def resume(
         terminal.line("nothing to resume")
     if one and results and results[0].report is not None:
         raise typer.Exit(results[0].report.exit_code)
-    raise typer.Exit(LEFT_OVER if any(done.left for done in results) else 0)
+    for left in swept.open:
+        terminal.line(f"left over, and not removed yet: {left}")
+    raise typer.Exit(LEFT_OVER if swept.open or any(done.left for done in results) else 0)
 
 
 @app.command()

@@ -128,6 +128,7 @@ class Janitor:
                 elif idle_since is None:
                     idle_since = now
                 elif now - idle_since >= self.linger:
+                    self._tidy(open_beads)
                     return
                 pause = LOOK_SECONDS if idle_since is None else self.linger
                 dues = [case.due - now for case in self._cases.values() if case.worker is None and case.due > now]
@@ -153,6 +154,14 @@ class Janitor:
         except LedgerError as error:
             self.say(error.message)
             return set(self._cases)
+
+    def _tidy(self, open_beads: set[str]) -> None:
+        """Remove the lock files of beads that are done: of a principal that died between its last note and its end."""
+        for path in self.leases.glob("bead-*.lock"):
+            if path.name.removeprefix("bead-").removesuffix(".lock") not in open_beads and not held(path):
+                lease = Lease.take(path)
+                if lease is not None:
+                    lease.release(forget=True)
 
     def _look(self, open_beads: set[str]) -> None:
         """Collect what workers did, and start one for each bead that is open and that nobody drives."""

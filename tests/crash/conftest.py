@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import signal
 import sqlite3
@@ -18,7 +17,8 @@ import pytest
 from orchestrator.engine.base import LABEL_BEAD, LABEL_DEADLINE, LABEL_HOME, LABEL_KIND, ContainerSpec, Kind
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.principal.bring_up import gateway_of
-from orchestrator.principal.lease import held
+from orchestrator.principal.janitor import lock_path
+from orchestrator.principal.lease import Lease, held
 from orchestrator.principal.ledger import Ledger
 from orchestrator.principal.sample import make_sample
 from orchestrator.sandbox.outcome import Outcome
@@ -44,6 +44,14 @@ class Crashes:
         self.home = school.home
         self.gate = GateClient(school.home)
 
+    until = staticmethod(until)
+
+    @staticmethod
+    def kill(process):
+        """SIGKILL a principal and reap it."""
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
     # -- beads ---------------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -54,12 +62,25 @@ class Crashes:
         given = {"repo": str(self.repo), "task": TASK, "bead": bead, "agent": "light", "model": "rehearsal"}
         return {**given, "verify": "true", "timeout": 60, **more}
 
-    def drive_all(self, jobs, *, janitor=False, **env):
+    @contextlib.contextmanager
+    def nobody_recovers(self):
+        """For the block neither janitor nor sweep touches a bead: the janitor's place is taken by one that sleeps."""
+        lease = until(lambda: Lease.take(lock_path(self.home.leases)), 30)
+        try:
+            yield
+        finally:
+            lease.release()
+
+    def drive_all(self, jobs, **env):
         """Drive beads, each until it dies at its point; return how each principal ended."""
+        with self.nobody_recovers():
+            return self._drive_all(jobs, env)
+
+    def _drive_all(self, jobs, env):
         lines = "".join(json.dumps({"request": self.request(bead, **more), "at": at}) + "\n" for bead, at, more in jobs)
         done = subprocess.run(
             [sys.executable, str(HARNESS)], input=lines, text=True, check=False, stdout=subprocess.PIPE,
-            env={**self.school.env, "SCHOOL_JANITOR": str(janitor).lower(), **env}, timeout=900,
+            env={**self.school.env, **env}, timeout=900,
         )  # fmt: skip
         ended = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(ended) == len(jobs), done
@@ -191,9 +212,3 @@ def bystanders(engine, school, image):
     for container in made:
         engine.remove(container)
     assert states == ["running"] * len(made)
-
-
-def kill(process):
-    """SIGKILL a principal and reap it."""
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
