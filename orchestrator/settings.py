@@ -92,6 +92,11 @@ class Settings(BaseSettings):
         0, ge=0, le=65535, description="Port of the school's OmniRoute on 127.0.0.1; 0: the engine chooses."
     )
 
+    director_model: str = Field(
+        "",
+        description="Alias that is asked for a task's kind where no routing rule can tell; empty: the defaults hold.",
+    )
+
     # building images
     build_ca: Path | None = Field(None, description="CA bundle for image builds; default: the host's own.")
     build_proxy: str | None = Field(None, description="Proxy for image builds; default: HTTPS_PROXY or HTTP_PROXY.")
@@ -118,6 +123,9 @@ class Settings(BaseSettings):
         "",
         description="Staff plugins from elsewhere that may run, with commas: `NAME:community` or `NAME:untrusted`.",
     )
+    fix_rounds: int = Field(3, ge=0, description="How often a bead's work may go back to a new student (R-43).")
+    tick_interval: float = Field(60.0, gt=0, description="Pause between two rounds of `school serve` (s).")
+    tick_tasks: int = Field(4, ge=0, description="Ready tasks and fixes that one tick starts at most.")
 
     # what is kept, and who removes
     janitor: bool = Field(

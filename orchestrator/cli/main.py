@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("school", "Bring the school up: engine, images, gateway, gate, teachers."),
     "spawn": ("spawn", "Give a task on a repository to a student, and have the result judged."),
+    "route": ("route", "Show how the director would classify a task and who would get it; runs nothing."),
+    "scores": ("route", "Show the student profiles' scores, their changes and their EFC figures."),
     "demo": ("demo", "Make a small sample repository and run one task on it."),
     "setup": ("setup", "Propose a .school.toml for a repository: its dependencies and its check."),
     "ps": ("look", "List beads that run, or whose removal is open."),

@@ -22,9 +22,12 @@ def spawn(
     task: str | None = typer.Argument(None, help="The task; or use --task-file, or stdin."),
     repo: Path = typer.Option(..., "--repo", "-r", help="A folder inside a git repository."),
     task_file: Path | None = typer.Option(None, "--task-file", help="Read the task from a file (- is stdin)."),
-    role: str = typer.Option("coder", help="coder, executor, searcher, reviewer or browser."),
-    domain: str = typer.Option("general", help="Domain of the task, one word."),
-    difficulty: str = typer.Option("medium", help="easy, medium, hard or diploma."),
+    role: str | None = typer.Option(
+        None, help="coder, executor, searcher, reviewer or browser [default: the director decides; see school route]."
+    ),
+    domain: str | None = typer.Option(None, help="Domain of the task, one word [default: the director decides]."),
+    difficulty: str | None = typer.Option(None, help="easy, medium, hard or diploma [default: the director decides]."),
+    label: list[str] | None = typer.Option(None, "--label", help="A label for the director; may be repeated."),
     model: str | None = typer.Option(None, help="Alias at the gateway [default: SCHOOL_STUDENT_MODEL]."),
     agent: str = typer.Option(
         "auto", help="light, hermes or command [auto: hermes, or light while only rehearsal exists]."
@@ -51,9 +54,9 @@ def spawn(
     request = SpawnRequest(
         repo=str(repo),
         task=_task(task, task_file),
-        role=role,
-        domain=domain,
-        difficulty=difficulty,
+        role=role or "coder",
+        domain=domain or "general",
+        difficulty=difficulty or "medium",
         model=model,
         agent=agent,
         command=command,
@@ -71,6 +74,8 @@ def spawn(
         bead=bead,
     )
     request.check()
+    if role is None or domain is None or difficulty is None:
+        request = _directed(request, role=role, domain=domain, difficulty=difficulty, labels=tuple(label or ()))
     if detach:
         from orchestrator.principal.detached import spawn_detached
 
@@ -82,6 +87,23 @@ def spawn(
             print(f"started; follow it with: school logs -f {started}", file=sys.stderr)
         return
     raise typer.Exit(run(request, as_json=as_json))
+
+
+def _directed(
+    request: SpawnRequest, *, role: str | None, domain: str | None, difficulty: str | None, labels: tuple[str, ...]
+) -> SpawnRequest:
+    """Let the director decide what was not given."""
+    from orchestrator.principal.director import director_of, settle
+    from orchestrator.principal.director_model import asker
+    from orchestrator.principal.ledger import Ledger
+    from orchestrator.settings import settings
+
+    in_force = settings()
+    home = in_force.home().ensure()
+    ask = asker(in_force, lambda text: print(text, file=sys.stderr))
+    with Ledger(home.ledger) as ledger:
+        director = director_of(home, ledger, ask)
+        return settle(request, director, role=role, domain=domain, difficulty=difficulty, labels=labels)
 
 
 def run(request: SpawnRequest, *, as_json: bool) -> int:

@@ -36,6 +36,7 @@ from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
 from orchestrator.principal.adoption import adopted_ending, leaf_container, record_to_json, unseen_end
 from orchestrator.principal.cancel import Cancellation
+from orchestrator.principal.efc import record as record_feedback
 from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
 from orchestrator.principal.handover import bag_of, write_work_evidence
 from orchestrator.principal.janitor import start_janitor
@@ -465,15 +466,28 @@ class Conductor:
         outcome = Outcome(report.outcome)
         scores = tuple(float(report.scores[t] or 0) for t in ("cto", "coo"))
         reviewed = outcome in {Outcome.ACCEPTED, Outcome.REJECTED}
+        request = work.prepared.request
         change = evaluate_and_update(
             self._ledger,
-            f"student-{report.role}",
+            request.profile_name,
             report.bead,
             outcome,
             teachers=(scores[0], scores[1]) if reviewed else None,
         )
         if change is not None:
             report.score = {"old": round(change.old, 2), "new": round(change.new, 2)}
+        record_feedback(
+            self._ledger,
+            report.bead,
+            profile=request.profile_name,
+            domain=request.domain,
+            difficulty=request.difficulty,
+            outcome=outcome,
+            findings=report.findings,
+            check=str(report.verification.get("status")),
+            paths=report.files_changed,
+            fixes=(request.context.get("fix") or {}).get("of"),
+        )
         fault_point("scored")
 
     def _close_grant(self, work: Work) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS beads (
@@ -62,6 +62,29 @@ CREATE TABLE IF NOT EXISTS score_changes (
     new REAL NOT NULL,
     cause TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS judged (     -- since version 2: what a profile did, for readiness (R-40) and EFC (R-42)
+    bead TEXT PRIMARY KEY,
+    at REAL NOT NULL,
+    profile TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    difficulty TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    demand REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS judged_profile ON judged (profile, at);
+CREATE TABLE IF NOT EXISTS feedback (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    bead TEXT NOT NULL,
+    source TEXT NOT NULL,            -- cto | coo | check
+    issue TEXT NOT NULL,             -- the issue's class
+    place TEXT NOT NULL,
+    informative INTEGER NOT NULL,
+    valid INTEGER NOT NULL,
+    non_redundant INTEGER NOT NULL,
+    retained INTEGER,                -- NULL until a later bead tells
+    told_by TEXT                     -- that bead
+);
+CREATE INDEX IF NOT EXISTS feedback_bead ON feedback (bead);
 CREATE TABLE IF NOT EXISTS baselines (
     key TEXT PRIMARY KEY,            -- digest of repository, base_sha, command and image
     status TEXT NOT NULL,
@@ -199,6 +222,28 @@ class Ledger:
             f"SELECT * FROM beads WHERE {where} ORDER BY created DESC LIMIT ?",  # noqa: S608 - constant text
             (limit,),
         )
+        return [_row(row) for row in rows]
+
+    def answer(self, bead: str, human: str | None, *, when: Sequence[str | None], **data: Any) -> bool:
+        """Set a bead's human state if it is one of ``when`` now; note it with its data. Return whether it was (R-46).
+
+        Raises:
+            LedgerError: the ledger can't be written.
+        """
+        with self.transaction() as db:
+            row = db.execute("SELECT human, data FROM beads WHERE bead=?", (bead,)).fetchone()
+            if row is None or row["human"] not in when:
+                return False
+            now, word = time.time(), {"state": human, "before": row["human"], **data}
+            merged = json.loads(row["data"]) | {"word": {**word, "at": now}}
+            db.execute("UPDATE beads SET updated=?, human=?, data=? WHERE bead=?", (now, human, _dumps(merged), bead))
+            _event(db, bead, "word", word)
+        return True
+
+    def awaiting(self, *human: str) -> list[dict[str, Any]]:
+        """Return the beads in one of these human states, oldest first."""
+        marks = ",".join("?" * len(human))
+        rows = self._read(f"SELECT * FROM beads WHERE human IN ({marks}) ORDER BY created", human)  # noqa: S608 - marks
         return [_row(row) for row in rows]
 
     # -- events ----------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
     """
     request.check()
     settings = school.settings
-    notes: list[str] = []
+    notes: list[str] = [request.routed] if request.routed else []
     repo = open_repository(Path(request.repo))
     base_sha = resolve_base(repo, request.base)
     if repo.dirty:

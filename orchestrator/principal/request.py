@@ -42,6 +42,14 @@ class SpawnRequest:
     keep: bool = False
     bead: str | None = None
     context: dict[str, Any] = field(default_factory=dict)
+    profile: str = ""  # whose score it counts for; "" is student-<role>
+    routed: str = ""  # what the director decided, in words
+    task_id: str = ""  # of the task tracker, when the bead was made for one of its tasks
+
+    @property
+    def profile_name(self) -> str:
+        """The student profile that is scored (R-41)."""
+        return self.profile or f"student-{self.role}"
 
     def check(self) -> None:
         """Refuse what can't be carried out.
@@ -49,9 +57,9 @@ class SpawnRequest:
         Raises:
             UsageError: names the option, its value and what it takes.
         """
-        _one_of("--role", self.role, ROLES)
-        _one_of("--difficulty", self.difficulty, (*DIFFICULTIES, "blocker"))
-        _one_of("--agent", self.agent, AGENTS)
+        one_of("--role", self.role, ROLES)
+        one_of("--difficulty", self.difficulty, (*DIFFICULTIES, "blocker"))
+        one_of("--agent", self.agent, AGENTS)
         if not self.task.strip():
             raise UsageError(
                 "There is no task.",
@@ -111,6 +119,11 @@ class Budget:
         return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost, "parallel": 8}
 
 
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a value of an option that is none of its words.
+
+    Raises:
+        UsageError: names the option, the value and the words.
+    """
     if value not in allowed:
         raise UsageError(f"{option} is {value!r}.", next_step=f"Use one of: {', '.join(allowed)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.principal.ledger import Ledger
@@ -79,3 +79,23 @@ def evaluate_and_update(
             )
     crossed = tuple(name for name, gate in GATES.items() if (old >= gate) != (new >= gate))
     return ScoreChange(old, new, crossed)
+
+
+def scores(ledger: Ledger) -> dict[str, float]:
+    """Return every profile's score that ever changed."""
+    with ledger.transaction() as db:
+        rows = db.execute("SELECT profile, score FROM scores ORDER BY profile").fetchall()
+    return {row["profile"]: float(row["score"]) for row in rows}
+
+
+def changes(ledger: Ledger, *, profile: str = "", bead: str = "", limit: int = 50) -> list[dict[str, Any]]:
+    """Return score changes, newest first, each with bead, old, new and cause."""
+    where = {"profile": profile, "bead": bead}
+    terms = [f"{name}=?" for name, value in where.items() if value] or ["1"]
+    with ledger.transaction() as db:
+        rows = db.execute(
+            f"SELECT at, profile, bead, old, new, cause FROM score_changes WHERE {' AND '.join(terms)} "  # noqa: S608
+            "ORDER BY id DESC LIMIT ?",
+            (*[value for value in where.values() if value], limit),
+        ).fetchall()
+    return [dict(row) for row in rows]
