@@ -14,8 +14,12 @@ CATALOGUE = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))
 
 def script(name: str) -> str:
     """Return the shell command that carries out a script of attacks with the container's own Python."""
-    parts = [(HERE / "inside" / f"{part}.py").read_text(encoding="utf-8") for part in ("harness", name)]
-    return "python3 - <<'END_OF_ATTACKS'\n" + "\n".join(parts) + "\nmain()\nEND_OF_ATTACKS\n"
+    parts = ["mkdir -p /tmp/attacks"]
+    for part in ("harness", name):
+        text = (HERE / "inside" / f"{part}.py").read_text(encoding="utf-8")
+        parts.append(f"cat > /tmp/attacks/{part}.py <<'END_OF_ATTACKS'\n{text}END_OF_ATTACKS")
+    start = f"import sys; sys.path.insert(0, '/tmp/attacks'); import harness, {name}; harness.main()"
+    return "\n".join([*parts, f'python3 -c "{start}"\n'])
 
 
 def verdicts(output: str) -> dict[str, dict]:

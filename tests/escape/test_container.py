@@ -45,7 +45,9 @@ def test_nothing_survives_it_and_nothing_was_said_in_pid_1s_name(tried):
 @pytest.mark.parametrize("folder", ["/workspace", "/school/git", "/school/outbox"])
 def test_a_disk_bomb(run, folder):
     """In files below the size that one file may have."""
-    command = f"cd {folder}; for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=bomb$i bs=1M count=8 2>/dev/null; done; sleep 60"
+    command = (
+        f"cd {folder}; for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=bomb$i bs=1M count=8 2>/dev/null; done; sleep 60"
+    )
     record, _, _ = run(command, disk=20 << 20, wall=60)
     assert classify(record.result, disk_exceeded=record.disk_exceeded).outcome is Outcome.DISK_EXCEEDED
 
@@ -60,7 +62,9 @@ def test_an_inode_bomb(run, monkeypatch):
 
 def test_a_log_flood(run):
     """Output without end: held back at its source, kept to a bound, and the end still arrives."""
-    record, text, _ = run("yes 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' | head -c 60000000", wall=20)
+    record, text, _ = run(
+        "yes 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' | head -c 60000000", wall=20
+    )
     assert len(text) < 6 << 20
     assert record.finished
     assert sum(map(len, record.output)) <= 5 << 20
@@ -68,7 +72,9 @@ def test_a_log_flood(run):
 
 def test_a_stop_is_not_outlived(make_leaf, engine):
     """A signal from outside, to a container whose every process ignores what can be ignored."""
-    with make_leaf("(setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' &); trap '' TERM INT HUP; while :; do sleep 1; done") as leaf:
+    with make_leaf(
+        "(setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' &); trap '' TERM INT HUP; while :; do sleep 1; done"
+    ) as leaf:
         leaf.boot()
         leaf.write_brief()
         engine.start(leaf._container)

@@ -40,19 +40,28 @@ class Left:
 
 def user_git(repo, *arguments):
     """Git as the user runs it, with the user's own configuration."""
-    done = subprocess.run(["git", "-C", str(repo), *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        ["git", "-C", str(repo), *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL
+    )
     return done.stdout
 
 
 def snapshot(repo):
     found = {}
     for folder, _, names in os.walk(repo):
-        if "/.git/objects" in folder or "/refs/school" in folder or "/refs/heads/school" in folder or "/worktrees" in folder:
+        if (
+            "/.git/objects" in folder
+            or "/refs/school" in folder
+            or "/refs/heads/school" in folder
+            or "/worktrees" in folder
+        ):
             continue
         for name in names:
             with open(os.path.join(folder, name), "rb") as file:
                 found[os.path.relpath(os.path.join(folder, name), repo)] = file.read()
-    return {path: data for path, data in found.items() if not path.startswith((".git/index", ".git/logs/refs/heads/school"))}
+    return {
+        path: data for path, data in found.items() if not path.startswith((".git/index", ".git/logs/refs/heads/school"))
+    }
 
 
 _LEFT: list[Left] = []
@@ -61,7 +70,11 @@ _LEFT: list[Left] = []
 @pytest.fixture
 def left(request):
     if not _LEFT:
-        _LEFT.append(carry_out(*(request.getfixturevalue(name) for name in ("make_leaf", "sample", "inside", "tmp_path_factory"))))
+        _LEFT.append(
+            carry_out(
+                *(request.getfixturevalue(name) for name in ("make_leaf", "sample", "inside", "tmp_path_factory"))
+            )
+        )
     return _LEFT[0]
 
 
@@ -71,7 +84,10 @@ def carry_out(make_leaf, sample, inside, tmp_path_factory):
     (mark / "outside").mkdir()
     (mark / "outside" / "precious").write_text("precious\n")
     (mark / "secret").mkdir()
-    for arguments in (("init", "-q"), ("-c", "user.name=u", "-c", "user.email=u@x", "commit", "-q", "--allow-empty", "-m", "a secret message")):
+    for arguments in (
+        ("init", "-q"),
+        ("-c", "user.name=u", "-c", "user.email=u@x", "commit", "-q", "--allow-empty", "-m", "a secret message"),
+    ):
         subprocess.run(["git", *arguments], cwd=mark / "secret", check=True)
     (sample / "pkg").mkdir()
     (sample / "pkg" / "__init__.py").write_text("")
@@ -109,7 +125,9 @@ def carry_out(make_leaf, sample, inside, tmp_path_factory):
     user_git(sample, "status")
     user_git(sample, "log", "--all", "--stat")
     user_git(sample, "branch", "-a")
-    found.fsck = subprocess.run(["git", "-C", str(sample), "fsck", "--strict", "--no-dangling"], capture_output=True, text=True, check=False).stderr
+    found.fsck = subprocess.run(
+        ["git", "-C", str(sample), "fsck", "--strict", "--no-dangling"], capture_output=True, text=True, check=False
+    ).stderr
     found.after = snapshot(sample)
     found.outside = sorted(path.name for path in (mark / "outside").iterdir())
     found.sprung = [path.name for path in mark.iterdir() if path.name not in {"secret.txt", "outside", "secret"}]
@@ -186,4 +204,3 @@ def test_no_trap_sprang_and_the_users_repository_is_as_it_was(left):
 
 def test_every_attack_that_was_carried_out_is_in_the_catalogue(left, catalogue):
     assert set(left.said) == {entry["id"] for entry in catalogue if "::test_left_behind[" in entry["test"]}
-

@@ -1,10 +1,18 @@
 """The engine and the kernel, tried from inside a student's container."""
 
+import contextlib
+import ctypes
+import errno
 import glob
+import os
 import resource
+import signal
 import socket
 import stat
+import subprocess
 import time
+
+from harness import LIBC, Through, attack, call, forked, make, refused, shell, write
 
 TMPFS, SELF = b"tmpfs", "/proc/self"
 X86 = os.uname().machine == "x86_64"
@@ -65,7 +73,11 @@ def remount_root():
 
 @attack("kernel-new-mount-api")
 def new_mount_api():
-    return [call(number("open_tree"), -100, b"/", 1), call(number("fsopen"), TMPFS, 0), call(number("move_mount"), 0, b"", 0, b"", 0)]
+    return [
+        call(number("open_tree"), -100, b"/", 1),
+        call(number("fsopen"), TMPFS, 0),
+        call(number("move_mount"), 0, b"", 0, b"", 0),
+    ]
 
 
 @attack("kernel-unmount-pointer")
@@ -138,17 +150,32 @@ def ptrace_agent():
 @attack("kernel-read-pid1")
 def read_pid1():
     held = [refused(os.open, f"/proc/1/{name}", os.O_RDONLY) for name in ("environ", "mem", "maps", "auxv", "stack")]
-    held += [refused(os.listdir, "/proc/1/fd"), refused(os.listdir, "/proc/1/root"), refused(os.readlink, "/proc/1/exe")]
+    held += [
+        refused(os.listdir, "/proc/1/fd"),
+        refused(os.listdir, "/proc/1/root"),
+        refused(os.readlink, "/proc/1/exe"),
+    ]
     buffer = ctypes.create_string_buffer(8)
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8)
     remote = (ctypes.c_size_t * 2)(0x400000, 8)
-    held.append(call(number("process_vm_readv"), 1, vector, ctypes.c_ulong(1), remote, ctypes.c_ulong(1), ctypes.c_ulong(0)))
+    held.append(
+        call(number("process_vm_readv"), 1, vector, ctypes.c_ulong(1), remote, ctypes.c_ulong(1), ctypes.c_ulong(0))
+    )
     return set(held)
 
 
 @attack("kernel-signal-pid1")
 def signal_pid1():
-    for one in (signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSEGV, signal.SIGUSR1):
+    for one in (
+        signal.SIGSTOP,
+        signal.SIGKILL,
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGSEGV,
+        signal.SIGUSR1,
+    ):
         with contextlib.suppress(PermissionError):
             os.kill(1, one)
     time.sleep(0.5)
@@ -180,7 +207,11 @@ def core_pattern():
 @attack("kernel-release-agent")
 def release_agent():
     tried = {}
-    for place in [*glob.glob("/sys/fs/cgroup/*/release_agent"), *glob.glob("/sys/fs/cgroup/*/notify_on_release"), "/sys/fs/cgroup/cgroup.procs"]:
+    for place in [
+        *glob.glob("/sys/fs/cgroup/*/release_agent"),
+        *glob.glob("/sys/fs/cgroup/*/notify_on_release"),
+        "/sys/fs/cgroup/cgroup.procs",
+    ]:
         tried[place] = refused(write, place)
     for folder in [*glob.glob("/sys/fs/cgroup/*"), "/sys/fs/cgroup"]:
         if os.path.isdir(folder):
@@ -191,7 +222,14 @@ def release_agent():
 
 @attack("kernel-raise-own-limits")
 def cgroup_limits():
-    names = ("memory/memory.limit_in_bytes", "pids/pids.max", "cpu/cpu.cfs_quota_us", "memory.max", "pids.max", "cpu.max")
+    names = (
+        "memory/memory.limit_in_bytes",
+        "pids/pids.max",
+        "cpu/cpu.cfs_quota_us",
+        "memory.max",
+        "pids.max",
+        "cpu.max",
+    )
     return {name: refused(write, f"/sys/fs/cgroup/{name}", b"-1") for name in names}
 
 
@@ -222,10 +260,16 @@ def leaked_descriptors():
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             leads[name] = os.readlink(f"/proc/self/fd/{name}")
-    outside = {n: t for n, t in leads.items() if not t.startswith(("pipe:", "/dev/null", "/proc/", "/tmp/", "socket:", "anon_inode:"))}
+    outside = {
+        n: t
+        for n, t in leads.items()
+        if not t.startswith(("pipe:", "/dev/null", "/proc/", "/tmp/", "socket:", "anon_inode:"))
+    }
     if outside or not os.getcwd().startswith("/workspace"):
         raise Through(f"open descriptors: {outside}, cwd {os.getcwd()}")
-    code, text = shell("ls -d /proc/self/fd/*/../../../../etc/shadow /proc/self/cwd/../../../../../root/.ssh 2>/dev/null")
+    code, text = shell(
+        "ls -d /proc/self/fd/*/../../../../etc/shadow /proc/self/cwd/../../../../../root/.ssh 2>/dev/null"
+    )
     return f"{len(leads)} descriptors, all of its own"
 
 
@@ -237,7 +281,12 @@ def capabilities():
     if any(int(value, 16) for value in held.values()):
         raise Through(str(held))
     make("/tmp/owned")
-    return [refused(os.chown, "/tmp/owned", 0, 0), refused(os.setuid, 0), refused(os.setgroups, [0]), refused(os.setgid, 0)]
+    return [
+        refused(os.chown, "/tmp/owned", 0, 0),
+        refused(os.setuid, 0),
+        refused(os.setgroups, [0]),
+        refused(os.setgid, 0),
+    ]
 
 
 @attack("kernel-setuid-programs")
@@ -245,7 +294,9 @@ def setuid_programs():
     found = shell("find / -xdev -perm /6000 -type f 2>/dev/null")[1].split()
     for program in found:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run([program, "root", "-c", "id -u"], capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=False)
+            done = subprocess.run(
+                [program, "root", "-c", "id -u"], capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=False
+            )
             if done.stdout.strip() == b"0":
                 raise Through(program)
     with open(f"{SELF}/status") as file:
@@ -257,7 +308,10 @@ def setuid_programs():
 
 @attack("kernel-raw-sockets")
 def raw_sockets():
-    return [refused(socket.socket, socket.AF_INET, socket.SOCK_RAW, 1), refused(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0)]
+    return [
+        refused(socket.socket, socket.AF_INET, socket.SOCK_RAW, 1),
+        refused(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0),
+    ]
 
 
 @attack("kernel-vm-sockets")
@@ -269,7 +323,19 @@ def vm_sockets():
 @attack("kernel-odd-socket-families")
 def odd_sockets():
     held = {}
-    for family in (9, 15, 21, 26, 29, 30, 31, 38, 39, 41, 44):  # X25, KEY, RDS, LLC, CAN, TIPC, BLUETOOTH, ALG, NFC, KCM, XDP
+    for family in (
+        9,
+        15,
+        21,
+        26,
+        29,
+        30,
+        31,
+        38,
+        39,
+        41,
+        44,
+    ):  # X25, KEY, RDS, LLC, CAN, TIPC, BLUETOOTH, ALG, NFC, KCM, XDP
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW):
             held[family] = refused(socket.socket, family, kind)
     return set(held.values())
@@ -285,7 +351,11 @@ def io_uring():
 @attack("kernel-foreign-architecture")
 def foreign_architecture():
     """On x86-64 the second numbering; a filter that compares numbers alone lets it through."""
-    return [call(0x40000000 + 41, 40, 1, 0), call(0x40000000 + 101, 16, 1, None, None)] if X86 else "no second numbering here"
+    return (
+        [call(0x40000000 + 41, 40, 1, 0), call(0x40000000 + 101, 16, 1, None, None)]
+        if X86
+        else "no second numbering here"
+    )
 
 
 @attack("kernel-keyring")
@@ -296,12 +366,20 @@ def keyring():
 @attack("kernel-bpf-perf-userfault")
 def bpf():
     attr = (ctypes.c_uint32 * 32)(1, 128)
-    return [call(number("bpf"), 0, attr, 128), call(number("perf_event_open"), attr, 0, -1, -1, 0), call(number("userfaultfd"), 0)]
+    return [
+        call(number("bpf"), 0, attr, 128),
+        call(number("perf_event_open"), attr, 0, -1, -1, 0),
+        call(number("userfaultfd"), 0),
+    ]
 
 
 @attack("kernel-modules")
 def modules():
-    return [call(number("init_module"), b"", 0, b""), call(number("delete_module"), b"x", 0), call(number("kexec_load"), 0, 0, None, 0)]
+    return [
+        call(number("init_module"), b"", 0, b""),
+        call(number("delete_module"), b"x", 0),
+        call(number("kexec_load"), 0, 0, None, 0),
+    ]
 
 
 @attack("kernel-open-by-handle")
@@ -321,7 +399,19 @@ def devices():
     for name, major, minor in (("disk", 8, 0), ("mem", 1, 1), ("loop", 7, 0), ("fuse", 10, 229)):
         held[name] = refused(os.mknod, f"/tmp/{name}", stat.S_IFBLK | 0o600, os.makedev(major, minor))
         refused(os.mknod, f"/workspace/{name}", stat.S_IFCHR | 0o600, os.makedev(major, minor))
-    for name in ("mem", "kmsg", "port", "sda", "vda", "fuse", "kvm", "loop-control", "nvme0n1", "mapper/control", "net/tun"):
+    for name in (
+        "mem",
+        "kmsg",
+        "port",
+        "sda",
+        "vda",
+        "fuse",
+        "kvm",
+        "loop-control",
+        "nvme0n1",
+        "mapper/control",
+        "net/tun",
+    ):
         held[name] = refused(os.open, f"/dev/{name}", os.O_RDWR)
     return set(held.values())
 
@@ -364,7 +454,13 @@ def system_state():
 @attack("kernel-write-sys")
 def write_sys():
     held = {}
-    for place in ("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/power/state", "/sys/module/kernel/parameters/panic", "/sys/class/net/lo/mtu", "/proc/sys/net/ipv4/ip_forward"):
+    for place in (
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/power/state",
+        "/sys/module/kernel/parameters/panic",
+        "/sys/class/net/lo/mtu",
+        "/proc/sys/net/ipv4/ip_forward",
+    ):
         held[place] = refused(write, place)
     return set(held.values())
 
@@ -506,6 +602,15 @@ def daemonise():
 def change_the_harness():
     """The entry point's own code, the account files, the brief: all read before or after this runs."""
     held = {}
-    for place in ("/school/lib/orchestrator/agents/entry.py", "/school/inbox/brief.json", "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.preload", "/usr/bin/python3"):
+    for place in (
+        "/school/lib/orchestrator/agents/entry.py",
+        "/school/inbox/brief.json",
+        "/etc/passwd",
+        "/etc/group",
+        "/etc/hosts",
+        "/etc/resolv.conf",
+        "/etc/ld.so.preload",
+        "/usr/bin/python3",
+    ):
         held[place] = refused(make, place)
     return set(held.values())

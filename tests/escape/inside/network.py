@@ -1,8 +1,13 @@
 """Everything that a student with a gate can try on the network, on the gate's socket and on the relay in front of it."""
 
+import contextlib
+import json
+import os
 import socket
 import threading
 import time
+
+from harness import Through, attack, make, refused, shell
 
 GATE = "/school/gate/gate.sock"
 MODEL = os.environ.get("OPENAI_MODEL", "")
@@ -57,7 +62,16 @@ def only_refused(*requests, **options):
 @attack("network-any-address", 60)
 def any_address():
     held = {}
-    for where in (("1.1.1.1", 443), ("8.8.8.8", 53), ("172.17.0.1", 2375), ("172.17.0.1", 22), ("10.0.0.1", 80), ("192.168.0.1", 80), ("0.0.0.0", 2375), ("255.255.255.255", 9)):
+    for where in (
+        ("1.1.1.1", 443),
+        ("8.8.8.8", 53),
+        ("172.17.0.1", 2375),
+        ("172.17.0.1", 22),
+        ("10.0.0.1", 80),
+        ("192.168.0.1", 80),
+        ("0.0.0.0", 2375),
+        ("255.255.255.255", 9),
+    ):
         with socket.socket() as one:
             one.settimeout(3)
             held[where[0]] = refused(one.connect, where)
@@ -80,20 +94,35 @@ def ipv6():
     for where in ("2606:4700:4700::1111", "fd00:ec2::254", "fe80::1%lo", "ff02::1"):
         with socket.socket(socket.AF_INET6) as one:
             one.settimeout(3)
-            held[where] = refused(one.connect, socket.getaddrinfo(where, 80, socket.AF_INET6, flags=socket.AI_NUMERICHOST)[0][4] if "%" not in where else (where, 80))
+            held[where] = refused(
+                one.connect,
+                socket.getaddrinfo(where, 80, socket.AF_INET6, flags=socket.AI_NUMERICHOST)[0][4]
+                if "%" not in where
+                else (where, 80),
+            )
     return set(held.values())
 
 
 @attack("network-dns", 60)
 def dns():
     held = {}
-    for name in ("example.com", "omniroute", "rehearsal", "host.docker.internal", "gateway.docker.internal", "metadata.google.internal"):
+    for name in (
+        "example.com",
+        "omniroute",
+        "rehearsal",
+        "host.docker.internal",
+        "gateway.docker.internal",
+        "metadata.google.internal",
+    ):
         held[name] = refused(socket.getaddrinfo, name, 80)
     for server in ("127.0.0.11", "127.0.0.53", "8.8.8.8"):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             one.settimeout(2)
             with contextlib.suppress(OSError):
-                one.sendto(b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01", (server, 53))
+                one.sendto(
+                    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",
+                    (server, 53),
+                )
                 held[server] = refused(one.recvfrom, 512)
     return held
 
@@ -129,7 +158,9 @@ def change_devices():
         import fcntl
 
         request = struct.pack("16sH14s", b"lo", 0, b"")
-        held = [refused(fcntl.ioctl, one, number, request) for number in (0x8914, 0x8916, 0x890B)]  # flags, address, route
+        held = [
+            refused(fcntl.ioctl, one, number, request) for number in (0x8914, 0x8916, 0x890B)
+        ]  # flags, address, route
     code, text = shell("ip link add d0 type dummy 2>&1; ip tuntap add t0 mode tun 2>&1; true")
     return held
 
@@ -140,7 +171,12 @@ def gate_folder():
     entries = os.listdir("/school/gate")
     if entries != ["gate.sock"]:
         raise Through(str(entries))
-    held = [refused(os.unlink, GATE), refused(os.rename, GATE, GATE + "2"), refused(make, "/school/gate/x"), refused(os.chmod, GATE, 0o777)]
+    held = [
+        refused(os.unlink, GATE),
+        refused(os.rename, GATE, GATE + "2"),
+        refused(make, "/school/gate/x"),
+        refused(os.chmod, GATE, 0o777),
+    ]
     for path in ("/school/gate/../sockets", "/gate/control/control.sock", "/school/gate/../control/control.sock"):
         with socket.socket(socket.AF_UNIX) as one:
             held.append(refused(one.connect, path))
@@ -151,7 +187,11 @@ def gate_folder():
 def other_routes():
     routes = ["/api/keys", "/api/v1/registered-keys", "/v1/files", "/v1/batches", "/api/settings", "/api/providers", "/api/usage/call-logs", "/api/auth/login",
               "/dashboard", "/", "/v1/embeddings", "/v1/images/generations", "/v1/models/x", "/api/monitoring/health", "/grants", "/health", "/metrics", "/.env"]  # fmt: skip
-    return only_refused(*[head(method, route, "Connection: close") for route in routes for method in ("GET", "POST", "PUT", "DELETE")][:72])
+    return only_refused(
+        *[head(method, route, "Connection: close") for route in routes for method in ("GET", "POST", "PUT", "DELETE")][
+            :72
+        ]
+    )
 
 
 @attack("gate-path-tricks", 60)
@@ -163,20 +203,46 @@ def path_tricks():
 
 @attack("gate-absolute-url")
 def absolute_url():
-    urls = ["http://omniroute:20128/api/keys", "http://169.254.169.254/latest/meta-data/", "https://example.com/", "http://gate@omniroute:20128/api/keys", "file:///etc/passwd", "http://omniroute:20128" + CHAT]
+    urls = [
+        "http://omniroute:20128/api/keys",
+        "http://169.254.169.254/latest/meta-data/",
+        "https://example.com/",
+        "http://gate@omniroute:20128/api/keys",
+        "file:///etc/passwd",
+        "http://omniroute:20128" + CHAT,
+    ]
     return only_refused(*[head("POST", url, "Connection: close", body=BODY) for url in urls])
 
 
 @attack("gate-connect")
 def connect():
-    return only_refused(*[head("CONNECT", where, "Connection: close") for where in ("omniroute:20128", "example.com:443", "169.254.169.254:80", "[::1]:22")])
+    return only_refused(
+        *[
+            head("CONNECT", where, "Connection: close")
+            for where in ("omniroute:20128", "example.com:443", "169.254.169.254:80", "[::1]:22")
+        ]
+    )
 
 
 @attack("gate-upgrade")
 def upgrade():
     return only_refused(
-        head("GET", "/v1/models", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA=="),
-        head("POST", CHAT, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", body=BODY),
+        head(
+            "GET",
+            "/v1/models",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: eA==",
+        ),
+        head(
+            "POST",
+            CHAT,
+            "Connection: Upgrade, HTTP2-Settings",
+            "Upgrade: h2c",
+            "HTTP2-Settings: AAMAAABkAAQAAP__",
+            body=BODY,
+        ),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     )
 
@@ -198,14 +264,24 @@ def smuggling():
 @attack("gate-chunk-tricks", 60)
 def chunk_tricks():
     start = head("POST", CHAT, "Transfer-Encoding: chunked")
-    bodies = [b"FFFFFFFFFFFFFFFF\r\nx", b"-1\r\nx\r\n0\r\n\r\n", b"5;ext=\"\r\n\r\n" + INNER, b"0x5\r\nhello\r\n0\r\n\r\n", b"5\nhello\n0\n\n", b"1" * 5000 + b"\r\n", b"0\r\nContent-Length: 5\r\nX-School-Bead: other\r\n\r\n" + INNER]
+    bodies = [
+        b"FFFFFFFFFFFFFFFF\r\nx",
+        b"-1\r\nx\r\n0\r\n\r\n",
+        b'5;ext="\r\n\r\n' + INNER,
+        b"0x5\r\nhello\r\n0\r\n\r\n",
+        b"5\nhello\n0\n\n",
+        b"1" * 5000 + b"\r\n",
+        b"0\r\nContent-Length: 5\r\nX-School-Bead: other\r\n\r\n" + INNER,
+    ]
     return only_refused(*[start + body for body in bodies])
 
 
 @attack("gate-second-request-on-a-refused-connection")
 def second_request():
     hidden = head("GET", "/api/keys", body=b"")
-    return only_refused(head("POST", "/v1/files", f"Content-Length: {len(hidden) + 40}") + hidden, head("GET", "/v1/files") + hidden)
+    return only_refused(
+        head("POST", "/v1/files", f"Content-Length: {len(hidden) + 40}") + hidden, head("GET", "/v1/files") + hidden
+    )
 
 
 @attack("gate-header-injection")
@@ -225,7 +301,12 @@ def header_injection():
 @attack("gate-oversized-head", 60)
 def oversized_head():
     many = [f"X-{number}: a" for number in range(5000)]
-    return only_refused(head("POST", CHAT, "X-Long: " + "a" * 100_000), head("POST", CHAT, *many), head("POST", "/" + "a" * 200_000), b"POST " + b"a" * 500_000)
+    return only_refused(
+        head("POST", CHAT, "X-Long: " + "a" * 100_000),
+        head("POST", CHAT, *many),
+        head("POST", "/" + "a" * 200_000),
+        b"POST " + b"a" * 500_000,
+    )
 
 
 @attack("gate-endless-body", 90)
@@ -248,7 +329,13 @@ def endless_body():
 
 @attack("gate-body-of-countless-values", 60)
 def countless():
-    bodies = [b'{"model":"x","m":' + b"[" * 500_000, b'{"model":"x","m":[' + b"1," * 2_000_000 + b"1]}", b'{"a":' * 100_000, b'{"model": NaN}', b"\xff\xfe\x00"]
+    bodies = [
+        b'{"model":"x","m":' + b"[" * 500_000,
+        b'{"model":"x","m":[' + b"1," * 2_000_000 + b"1]}",
+        b'{"a":' * 100_000,
+        b'{"model": NaN}',
+        b"\xff\xfe\x00",
+    ]
     return only_refused(*[head("POST", CHAT, "Connection: close", body=body) for body in bodies])
 
 
@@ -299,7 +386,19 @@ def slow_client():
 
 @attack("gate-foreign-model")
 def foreign_model():
-    names = ["auto/review", "gpt-4", "", MODEL + " ", MODEL.upper(), "openai-compatible/rehearsal", [MODEL], {"id": MODEL}, None, 7, MODEL + "\u0000"]
+    names = [
+        "auto/review",
+        "gpt-4",
+        "",
+        MODEL + " ",
+        MODEL.upper(),
+        "openai-compatible/rehearsal",
+        [MODEL],
+        {"id": MODEL},
+        None,
+        7,
+        MODEL + "\u0000",
+    ]
     return only_refused(*[head("POST", CHAT, "Connection: close", body=json.dumps({"model": name, "messages": []}).encode()) for name in names],
                         head("POST", CHAT, "Connection: close", body=b'{"model": "%s", "messages": [], "model": "auto/review"}' % MODEL.encode()))  # fmt: skip
 
@@ -316,7 +415,19 @@ def models_listed():
 @attack("gate-own-credentials")
 def own_credentials():
     """Keys of the client's own: the gate puts its grant's in their place, and shows it nowhere."""
-    answer = raw(head("POST", CHAT, "Authorization: Bearer sk-admin", "X-Api-Key: sk-admin", "Cookie: auth_token=admin", "X-Forwarded-For: 127.0.0.1", "Connection: close", body=BODY), timeout=15)
+    answer = raw(
+        head(
+            "POST",
+            CHAT,
+            "Authorization: Bearer sk-admin",
+            "X-Api-Key: sk-admin",
+            "Cookie: auth_token=admin",
+            "X-Forwarded-For: 127.0.0.1",
+            "Connection: close",
+            body=BODY,
+        ),
+        timeout=15,
+    )
     if b"Bearer" in answer or b"sk-" in answer or b"auth_token" in answer:
         raise Through(answer[:300])
     return statuses(answer)
@@ -324,7 +435,9 @@ def own_credentials():
 
 @attack("gate-other-beads-identity")
 def other_bead():
-    answer = raw(head("POST", CHAT, "X-School-Bead: coder-general-00000000", "Connection: close", body=BODY), timeout=15)
+    answer = raw(
+        head("POST", CHAT, "X-School-Bead: coder-general-00000000", "Connection: close", body=BODY), timeout=15
+    )
     return statuses(answer)
 
 

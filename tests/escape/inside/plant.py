@@ -4,11 +4,16 @@ Nothing here is expected to work inside; each attack's trap is a command that wo
 or something that the test looks for in the result. ``$MARK`` is a folder of the host's that this container can't see.
 """
 
+import contextlib
+import hashlib
+import os
 import shutil
 import socket
 import stat
+import subprocess
 import zlib
-import hashlib
+
+from harness import attack, make, refused, shell
 
 MARK = os.environ["MARK"]
 GIT, TREE, OUT = "/school/git", "/workspace", "/school/outbox"
@@ -45,7 +50,9 @@ def evil_git_dir(path, name):
 
 
 def git(*arguments, check=True):
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=60, check=False, errors="replace")
+    done = subprocess.run(
+        ["git", *arguments], capture_output=True, text=True, timeout=60, check=False, errors="replace"
+    )
     if check and done.returncode:
         raise RuntimeError(f"git {arguments}: {done.stderr}")
     return done.stdout.strip()
@@ -100,7 +107,13 @@ def ref_names():
 @attack("git-collect-garbage", 60)
 def collect_garbage():
     """Everything that git offers to make objects and worktrees go, and rm for the rest."""
-    for arguments in (("gc", "--prune=now", "--aggressive"), ("prune", "--expire=now"), ("worktree", "prune", "--expire=now"), ("repack", "-adfl"), ("reflog", "expire", "--expire=now", "--all")):
+    for arguments in (
+        ("gc", "--prune=now", "--aggressive"),
+        ("prune", "--expire=now"),
+        ("worktree", "prune", "--expire=now"),
+        ("repack", "-adfl"),
+        ("reflog", "expire", "--expire=now", "--all"),
+    ):
         git(*arguments, check=False)
     code, text = shell("rm -rf /school/objects/* /school/objects/.[a-z]* 2>&1 | tail -1")
     return text
@@ -108,7 +121,11 @@ def collect_garbage():
 
 @attack("git-write-objects")
 def write_objects():
-    return [refused(make, "/school/objects/escape"), refused(os.mkdir, "/school/objects/zz"), refused(os.chmod, "/school/objects", 0o777)]
+    return [
+        refused(make, "/school/objects/escape"),
+        refused(os.mkdir, "/school/objects/zz"),
+        refused(os.chmod, "/school/objects", 0o777),
+    ]
 
 
 @attack("git-poisoned-object")
@@ -126,6 +143,7 @@ def poisoned_object():
 @attack("git-pointer-swap")
 def pointer_swap():
     """A .git of one's own in the worktree is the classical way to run a command on the host."""
+
     def link():
         os.symlink("/tmp", f"{TREE}/.git.new")
         os.rename(f"{TREE}/.git.new", f"{TREE}/.git")
@@ -148,7 +166,19 @@ def move_worktree():
 @attack("git-hooks")
 def hooks():
     os.makedirs(f"{GIT}/hooks", exist_ok=True)
-    for hook in ("post-checkout", "pre-commit", "post-commit", "post-index-change", "reference-transaction", "update", "post-receive", "pre-auto-gc", "fsmonitor-watchman", "post-rewrite", "pre-push"):
+    for hook in (
+        "post-checkout",
+        "pre-commit",
+        "post-commit",
+        "post-index-change",
+        "reference-transaction",
+        "update",
+        "post-receive",
+        "pre-auto-gc",
+        "fsmonitor-watchman",
+        "post-rewrite",
+        "pre-push",
+    ):
         make(f"{GIT}/hooks/{hook}", f"#!/bin/sh\n{trap('git-hooks')}\n".encode())
         os.chmod(f"{GIT}/hooks/{hook}", 0o755)
     config("[core]", "hooksPath = /school/git/hooks", "hooksPath = hooks")
@@ -164,7 +194,9 @@ def fsmonitor():
 @attack("git-filters")
 def filters():
     command = trap("git-filters")
-    config('[filter "evil"]', f'clean = "{command}"', f'smudge = "{command}"', f'process = "{command}"', "required = true")
+    config(
+        '[filter "evil"]', f'clean = "{command}"', f'smudge = "{command}"', f'process = "{command}"', "required = true"
+    )
     add(".gitattributes", "*.txt filter=evil\n*.py filter=evil\n")
     make("filtered.txt", b"as it was written\r\n")
     return "planted"
@@ -189,7 +221,13 @@ def textconv():
 @attack("git-programs")
 def programs():
     command = trap("git-programs")
-    config("[core]", *(f'{name} = "{command}"' for name in ("pager", "editor", "sshCommand", "askPass", "gitProxy", "alternateRefsCommand")))
+    config(
+        "[core]",
+        *(
+            f'{name} = "{command}"'
+            for name in ("pager", "editor", "sshCommand", "askPass", "gitProxy", "alternateRefsCommand")
+        ),
+    )
     config("[gpg]", f'program = "{command}"')
     config("[commit]", "gpgSign = true")
     config("[credential]", f'helper = "!{command}"')
@@ -232,7 +270,10 @@ def ignore_hides():
 
 @attack("git-submodule-commands")
 def submodules():
-    add(".gitmodules", f'[submodule "evil"]\n\tpath = evil\n\turl = "ext::sh -c {trap("git-submodule-commands")}% >&2"\n\tupdate = "!{trap("git-submodule-commands")}"\n\tfetchRecurseSubmodules = true\n[submodule "../../x"]\n\tpath = -u\n\turl = -uexec\n')
+    add(
+        ".gitmodules",
+        f'[submodule "evil"]\n\tpath = evil\n\turl = "ext::sh -c {trap("git-submodule-commands")}% >&2"\n\tupdate = "!{trap("git-submodule-commands")}"\n\tfetchRecurseSubmodules = true\n[submodule "../../x"]\n\tpath = -u\n\turl = -uexec\n',
+    )
     evil_git_dir("evil/.git", "git-submodule-commands")
     make("evil/file", b"x\n")
     return "planted"
@@ -296,7 +337,12 @@ def linked_gitmodules():
 def worktree_config():
     config("[extensions]", "worktreeConfig = true", "partialClone = evil")
     make(f"{GIT}/config.worktree", f'[core]\n\tfsmonitor = "{trap("git-worktree-config")}"\n'.encode())
-    config('[remote "evil"]', f'url = "ext::sh -c {trap("git-worktree-config")}"', "promisor = true", f'uploadpack = "{trap("git-worktree-config")}"')
+    config(
+        '[remote "evil"]',
+        f'url = "ext::sh -c {trap("git-worktree-config")}"',
+        "promisor = true",
+        f'uploadpack = "{trap("git-worktree-config")}"',
+    )
     return "planted"
 
 
@@ -348,7 +394,15 @@ def link_where_written():
 def hard_links():
     make("own", b"x")
     os.link("own", "own-twice")
-    return [refused(os.link, source, f"{TREE}/hard") for source in ("/school/inbox/brief.json", "/etc/passwd", "/school/lib/orchestrator/errors.py", "/school/objects/info")]
+    return [
+        refused(os.link, source, f"{TREE}/hard")
+        for source in (
+            "/school/inbox/brief.json",
+            "/etc/passwd",
+            "/school/lib/orchestrator/errors.py",
+            "/school/objects/info",
+        )
+    ]
 
 
 @attack("files-pipes-and-sockets")
@@ -410,7 +464,24 @@ def many_levels():
 
 @attack("files-odd-names")
 def odd_names():
-    names = [b"new\nline", b"\x1b]0;owned\x07", b"-rf", b"--exec=sh", b"\xff\xfe", "\u202etxt.exe".encode(), b"a" * 255, b'"quoted"', b"M 100644 inline x", b" ", b"tab\t", b"$(touch x)", b"`x`", b"CON", b"\x9b31m", b"\xc2\x9b31m"]
+    names = [
+        b"new\nline",
+        b"\x1b]0;owned\x07",
+        b"-rf",
+        b"--exec=sh",
+        b"\xff\xfe",
+        "\u202etxt.exe".encode(),
+        b"a" * 255,
+        b'"quoted"',
+        b"M 100644 inline x",
+        b" ",
+        b"tab\t",
+        b"$(touch x)",
+        b"`x`",
+        b"CON",
+        b"\x9b31m",
+        b"\xc2\x9b31m",
+    ]
     for name in names:
         make(b"/workspace/" + name)
     return f"{len(names)} names"
@@ -430,7 +501,9 @@ def unreadable():
 @attack("files-immutable")
 def immutable():
     make("immutable")
-    return shell("chattr +i immutable 2>&1; chattr +a immutable 2>&1; setfattr -n security.capability -v 0x0100000200040000000000000000000000000000 immutable 2>&1; true")[1][:200] or refused(os.setxattr, "immutable", "security.capability", b"\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
+    return shell(
+        "chattr +i immutable 2>&1; chattr +a immutable 2>&1; setfattr -n security.capability -v 0x0100000200040000000000000000000000000000 immutable 2>&1; true"
+    )[1][:200] or refused(os.setxattr, "immutable", "security.capability", b"\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
 
 
 @attack("files-outbox-links")
