@@ -20,7 +20,8 @@ demo: $(READY) ## bring it up and take one task through it, on a sample reposito
 
 test: $(READY) ## all tests, unit and integration, on a real engine, in homes of their own
 	@$(BIN)/python -m orchestrator.engine.provision --home $(TEST_HOME) >/dev/null
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest tests/unit -n 2
+	@$(BIN)/python -m pytest tests/conformance tests/integration tests/crash tests/escape
 
 check: $(READY) ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
