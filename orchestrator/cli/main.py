@@ -33,6 +33,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("look", "Show a bead: verdicts, findings, score, branch."),
     "logs": ("look", "Show what happened in a bead; -f follows it and ends with its outcome."),
     "diff": ("look", "Show a bead's change."),
+    "inbox": ("word", "List accepted beads that wait for your word."),
+    "approve": ("word", "Approve exactly the commit that both judges passed; --apply merges it."),
+    "reject": ("word", "Decline accepted work; nothing is merged."),
+    "fix": ("word", "Send work to a new student with your note; both judges again."),
+    "apply": ("word", "Merge an approved bead's commit: all of it, or nothing."),
+    "review": ("word", "Have a bead judged that ended as not_reviewed."),
     "status": ("look", "Show the standing parts and the settings in force."),
     "submit": ("tasks", "Put a task into the tracker, to be run later."),
     "tasks": ("tasks", "Look at the tracker's tasks; close, block or reopen one."),
@@ -113,6 +119,8 @@ def _root(
 
 def show_error(error: SchoolError, *, as_json: bool) -> None:
     """Print an error for a person on stderr and, for a program, as one object on stdout."""
+    from orchestrator.cli.terminal import safe
+
     from orchestrator.cli.terminal import safe
 
     tail = error.log_tail if isinstance(error, (ImageBuildError, RepoSetupError)) else ""

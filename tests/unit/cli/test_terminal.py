@@ -1,12 +1,15 @@
 """A terminal is an interpreter: nothing a student wrote reaches it unescaped."""
 
 import io
+import json
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.cli.main import show_error
 from orchestrator.cli.terminal import Terminal, one_line, safe
+from orchestrator.errors import RepoSetupError
 
 
 @given(st.text())
@@ -34,3 +37,16 @@ def test_no_colour_outside_a_terminal():
     terminal = Terminal(stream)
     terminal.line(terminal.paint("x", "red"))
     assert stream.getvalue() == "x\n"
+
+
+def test_an_errors_words_are_escaped_too(capsys):
+    """The end of a build's log is what a repository's own setup printed; git's words hold a student's file names."""
+    error = RepoSetupError(
+        "setup\x1b[2J failed", log_tail="line\n\x1b]0;owned\x07\u202e\x9b31m", next_step="see \x1b[0m"
+    )
+    show_error(error, as_json=True)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["log_tail"] == error.log_tail
+    for text in (shown.out, shown.err):
+        assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf"}]
+    assert "line\n\\x1b]0;owned" in shown.err
