@@ -248,14 +248,16 @@ def locked_change(
     lock = BeadLock(bead, lock_timeout, dirs=where)
     if not lock.acquire():
         return None
+    archived = False
     try:
         bag = read_bookbag(bead, dirs=where)
+        archived = bag is None
         if bag is None:
             return None
         changed = change(dict(bag))
         return bag if changed is None else write_bookbag(bead, changed, dirs=where)
     finally:
-        lock.release()
+        lock.release(unlink=archived)  # who comes late must not leave a lock file behind
 
 
 def locked_update_bookbag(

@@ -63,7 +63,8 @@ class Cancellation:
         finally:
             self._installed = False
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # a cancelled process is on its way out: one more Ctrl-C must not change how it ends
+                signal.signal(number, signal.SIG_IGN if self.cancelled else handler)
 
     @property
     def cancelled(self) -> bool:

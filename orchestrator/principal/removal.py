@@ -30,6 +30,10 @@ ENGINE_BUDGET = 5.0
 """Seconds of patience with an engine that is away: a person waits; the janitor tries again later."""
 
 
+LOCK_SECONDS = 10.0
+"""Longest wait for a teacher that is writing a bookbag which is to be archived."""
+
+
 def commit_message(bead: str, task: str) -> str:
     """Return the frozen commit's subject and body; the task is the user's own text."""
     first = " ".join(task.split())[:64] or bead
@@ -126,11 +130,15 @@ def archive_papers(home: Home, bead: str, *, reviewed_later: bool) -> list[str]:
         reasons = []
     if reviewed_later:
         return reasons
+    lock = bookbag.bead_lock(bead, LOCK_SECONDS, dirs=dirs)
+    if not lock.acquire():  # a teacher that is writing would write it back
+        return [*reasons, "its bookbag's lock is held"]
     try:
         bookbag.archive_bookbag(bead, home.archive, dirs=dirs)
-        bookbag.forget_lock(bead, dirs=dirs)
     except (BookbagError, OSError) as error:
         reasons.append(f"its bookbag could not be archived: {error}")
+    finally:
+        lock.release(unlink=True)
     fault_point("archive")
     return reasons
 

@@ -165,10 +165,10 @@ class Crashes:
     # -- who recovers --------------------------------------------------------------------------------------------
 
     def janitor(self, seconds=300.0):
-        """Run a janitor until nothing is left to guard."""
+        """Run a janitor until nothing is left to guard, or wait for the one that is there."""
         done = self.school.run("janitor", timeout=seconds)
         assert done.returncode == 0, done.stderr
-        return done
+        until(lambda: not held(lock_path(self.home.leases)), seconds)
 
     def sweep(self):
         """One sweep, as a spawn makes it without a janitor."""
