@@ -121,7 +121,6 @@ def show_error(error: SchoolError, *, as_json: bool) -> None:
     """Print an error for a person on stderr and, for a program, as one object on stdout."""
     from orchestrator.cli.terminal import safe
 
-    from orchestrator.cli.terminal import safe
 
     tail = error.log_tail if isinstance(error, (ImageBuildError, RepoSetupError)) else ""
     if as_json:
