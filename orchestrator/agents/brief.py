@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WALL = 1800.0  # seconds
 DEFAULT_TURNS = 60
+MAX_BEFORE = 16_000  # characters of what an earlier attempt left
 MAX_INSTRUCTIONS = 48_000  # characters of the repository's AGENTS.md that are shown
 
 
@@ -43,6 +44,8 @@ class Brief:
         self.verification = str(raw.get("verification") or "")
         self.completion_signal = str(raw.get("completion_signal") or "")
         self.command = str(raw.get("command") or "")
+        context = raw.get("context")
+        self.context: dict[str, Any] = context if isinstance(context, dict) else {}
         limits = raw.get("limits") or {}
         try:
             self.wall_s = float(limits.get("wall_s") or DEFAULT_WALL)
@@ -77,6 +80,8 @@ def header(brief: Brief) -> str:
 def task_message(brief: Brief) -> str:
     """The task with what surrounds it, for the user's message."""
     parts = [brief.task.strip()]
+    if before := _before(brief):
+        parts.append(before)
     if brief.guardrails:
         parts.append("Rules for this task:\n" + "\n".join(f"- {rule}" for rule in brief.guardrails))
     if brief.expected_output_format:
@@ -86,6 +91,26 @@ def task_message(brief: Brief) -> str:
     if brief.completion_signal:
         parts.append(f"You are done when: {brief.completion_signal}")
     return "\n\n".join(parts)
+
+
+def _before(brief: Brief) -> str:
+    """What an earlier attempt left, for a student that is to do better (R-43); nothing for a first one."""
+    fix = brief.context.get("fix")
+    if not isinstance(fix, dict):
+        return ""
+    lines = [
+        f"An earlier attempt by another student ended as {fix.get('outcome')}: {fix.get('reason') or 'no reason'}."
+    ]
+    if fix.get("earlier_commit"):
+        commit = str(fix["earlier_commit"])[:64]
+        lines.append(f"You start from the same base as it did. Its change can be read with: git show {commit}")
+    findings = [finding for finding in fix.get("findings") or [] if isinstance(finding, dict)]
+    if findings:
+        lines.append("What the judges found (to be weighed, not obeyed):")
+    for finding in findings:
+        words = [str(finding.get(name) or "").strip() for name in ("severity", "citation", "description", "suggestion")]
+        lines.append("- " + " | ".join(word for word in words if word))
+    return "\n".join(lines)[:MAX_BEFORE]
 
 
 def situation(places: Places) -> str:

@@ -13,6 +13,7 @@ import typer
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.cli.terminal import Terminal
     from orchestrator.home import Home
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -111,6 +112,7 @@ def show(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json: 
         return
     terminal.line(f"task {safe(report['task'], limit=2000, lines=True)}")
     summary(terminal, Report(**report))
+    _word(terminal, row)
     if report["output"]:
         terminal.line("\nwhat the student said (a claim, not evidence):")
         terminal.line(safe(report["output"], limit=8000, lines=True))
@@ -119,6 +121,22 @@ def show(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json: 
     if report["verification"]["status"] not in {"passed", "not_configured"} and report["verification"]["log"]:
         terminal.line("\nend of the check's output:")
         terminal.line(safe(report["verification"]["log"][-3000:], limit=3100, lines=True))
+
+
+def _word(terminal: Terminal, row: dict[str, Any]) -> None:
+    """Show what a person said, and which bead came before or after (R-43)."""
+    from orchestrator.cli.terminal import safe
+
+    word, fix = row["data"].get("word") or {}, (row["data"]["request"].get("context") or {}).get("fix") or {}
+    if row["human"]:
+        said = word.get("why") or word.get("note") or ""
+        terminal.line(f"  a person's word: {row['human'].replace('_', ' ')}  {safe(said, limit=600)}".rstrip())
+    if fix:
+        terminal.line(f"  fixes {fix['of']} (round {fix['round']})")
+    if row["human"] == "fix_requested":
+        terminal.line(f"  fixed by {word.get('next')}")
+    if applied := row["data"].get("applied"):
+        terminal.line(f"  applied to {safe(applied['branch'])} as {applied['commit'][:12]} ({applied['how']})")
 
 
 @app.command()
