@@ -222,7 +222,6 @@ def test_nested_alternates(change, tmp_path):
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to somebody else")
 def test_another_owners_repository_stays_theirs(change, tmp_path):
     repo = make(tmp_path / "repo")
     subprocess.run(["chown", "-R", "12345:12345", str(repo)], check=True)
