@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import bookbag, layout
 from orchestrator.engine.base import Lost, State
+from orchestrator.engine.retry import patiently
 from orchestrator.errors import (
     BookbagError,
     CancelledError,
@@ -29,7 +30,7 @@ from orchestrator.git.landing import create_branch
 from orchestrator.leaf.brief import TEXT_ROLES
 from orchestrator.leaf.ending import classify
 from orchestrator.leaf.outbox import read_file, read_json
-from orchestrator.leaf.run import RunRecord, removed
+from orchestrator.leaf.run import ENGINE_PATIENCE, RunRecord, removed
 from orchestrator.leaf.student import StudentLeaf
 from orchestrator.leaf.verify import FAILED, Verification, Verifier
 from orchestrator.principal import removal
@@ -225,6 +226,8 @@ class Conductor:
                 f"The container {work.prepared.leaf_name} could not be removed.",
                 next_step="The janitor tries again; nothing is read from the worktree before.",
             )
+        if record is not None and isinstance(record.result, Lost) and (seen := self._kept_ending(work)):
+            record.result = seen.result
         work.record = record
         if record is not None:
             self._ledger.update_bead(work.report.bead, event="seen", data={"seen": record_to_json(record)})
@@ -244,7 +247,7 @@ class Conductor:
 
     def _adopted_run(self, work: Work) -> RunRecord | None:
         """Wait for a student that still runs, or find out how it ended; None: nobody saw it."""
-        school, bead = self._school, work.prepared.bead
+        bead = work.prepared.bead
         if work.seen is not None:
             self._leaf(work).adopt(None)
             return work.seen
@@ -256,7 +259,12 @@ class Conductor:
             work.journal.note(f"adopted: the student's container is {container.state}")
             with contextlib.suppress(ContainerNotFoundError):  # it ended between the two looks
                 return leaf.run_task()
-        return adopted_ending(school.engine, school.home, bead, since=work.created)
+        return self._kept_ending(work)
+
+    def _kept_ending(self, work: Work) -> RunRecord | None:
+        """Return how the engine remembers the student's end; it was away, or nobody listened."""
+        school = self._school
+        return adopted_ending(school.engine, school.home, work.prepared.bead, since=work.created)
 
     def _read_outbox(self, work: Work) -> None:
         """Take the student's words, as claims: they decide nothing."""
@@ -376,7 +384,9 @@ class Conductor:
         expected = Expected(bead, work.report.head_sha or "", work.evidence_sha256, school.seal_keys())
         mode = prepared.request.review
         if mode == "async":
-            absent = school.absent_teachers()
+            for attempt in patiently(ENGINE_PATIENCE):
+                with attempt:
+                    absent = school.absent_teachers()
             if absent:
                 journal.note(f"{' and '.join(absent)} not healthy: the review runs in this process")
                 mode = "sync"

@@ -86,6 +86,11 @@ class Crashes:
         assert len(ended) == len(jobs), done
         return {found["bead"]: found["ended"] for found in ended}
 
+    def why(self, bead):
+        """How a bead ended, in words, for an assertion's message."""
+        row = self.row(bead)
+        return row and (row["outcome"], row["data"].get("reason"), row["data"].get("report", {}).get("diagnostics"))
+
     def start(self, bead, **more):
         """Start one principal in a session of its own."""
         request = self.request(bead, **{k: v for k, v in more.items() if not k.isupper()})
