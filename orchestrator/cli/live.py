@@ -134,7 +134,9 @@ def _next(terminal: Terminal, report: Report) -> None:
     if report.branch:
         line(f"  branch {terminal.paint(report.branch, 'bold')}")
         line(f"    look:  git -C '{repo}' diff {report.base_sha[:12]} {report.branch}    or: school diff {report.bead}")
-        line(f"    take:  school approve {report.bead} --apply    or: school reject, school fix")
+        trial = " --rehearsal" if report.rehearsal else ""
+        line(f"    take:  school approve {report.bead} --sha {str(report.head_sha)[:12]} --apply{trial}")
+        line("           or: school reject, school fix")
     elif report.head_sha and report.head_sha != report.base_sha:
         line(f"  its work is kept at refs/school/{report.bead}")
         line(f"    look:  school diff {report.bead}    school show {report.bead}")

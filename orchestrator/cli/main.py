@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("look", "Show the standing parts and the settings in force."),
     "submit": ("tasks", "Put a task into the tracker, to be run later."),
     "tasks": ("tasks", "Look at the tracker's tasks; close, block or reopen one."),
+    "run": ("run", "Take ready tasks from the tracker, several at once, with a live table."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
     "resume": ("care", "Adopt beads whose process died, and take them to their end."),
     "cancel": ("care", "End a bead now, whoever drives it."),

@@ -7,14 +7,16 @@ goes to ``logs/beads/<bead>.err`` besides the bead's own log.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from dataclasses import replace
 
 from orchestrator import bookbag
-from orchestrator.errors import SchoolError
+from orchestrator.errors import RailError, SchoolError
+from orchestrator.principal.desk import task_lock
+from orchestrator.principal.dispatch import settle_end, start_child
 from orchestrator.principal.journal import Quiet, log_path
+from orchestrator.principal.lease import Lease
 from orchestrator.principal.request import SpawnRequest
 from orchestrator.settings import settings
 
@@ -32,17 +34,7 @@ def spawn_detached(request: SpawnRequest) -> str:
     log = log_path(home, bead)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     errors = log.with_suffix(".err")
-    with errors.open("wb") as sink:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.principal.detached"],
-            stdin=subprocess.PIPE,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
-    assert child.stdin is not None  # noqa: S101 - a pipe was asked for
-    child.stdin.write(json.dumps(replace(request, bead=bead).to_json()).encode())
-    child.stdin.close()
+    child = start_child(home, replace(request, bead=bead))
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and not log.exists():
         code = child.poll()
@@ -55,15 +47,26 @@ def spawn_detached(request: SpawnRequest) -> str:
 
 
 def main() -> int:
-    """Read a request from stdin and drive it."""
+    """Read a request from stdin, drive it, and tell the tracker of its task how it ended."""
     from orchestrator.principal.way import drive  # noqa: PLC0415
 
     request = SpawnRequest.from_json(json.load(sys.stdin))
+    home = settings().home()
+    refused: SchoolError | None = None
+    lock = Lease.take(task_lock(home, str(request.bead))) if request.task_id else None
     try:
-        return drive(request, Quiet()).exit_code
+        code = drive(request, Quiet()).exit_code
     except SchoolError as error:
         print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - stderr is the bead's .err file
-        return error.exit_code
+        code, refused = error.exit_code, error
+    try:
+        settle_end(home, request, refused)
+    except RailError as error:
+        print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - the next tick tries again
+    finally:
+        if lock is not None:
+            lock.release(forget=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,196 @@
+"""Between the task tracker and beads: a ready task becomes a request, a bead's end becomes the task's (R-7, R-90).
+
+The process that drives a bead settles its task. One that is killed settles nothing, so every run and every tick looks
+for claimed tasks of this home whose bead has ended (``reconcile``). Settling twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from orchestrator import bookbag
+from orchestrator.errors import BlockedError, RailError, UsageError
+from orchestrator.principal.director import Director, settle
+from orchestrator.principal.lease import held
+from orchestrator.principal.request import SpawnRequest
+from orchestrator.rails.tasks import Status, bead_of
+from orchestrator.sandbox.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from orchestrator.home import Home
+    from orchestrator.principal.ledger import Ledger
+    from orchestrator.rails.tasks import Task, TaskStore
+
+ATTEMPTS = 3
+"""Beads that a task gets when the sandbox fails it, before it is set aside."""
+
+ABANDONED = 300.0
+"""Seconds after which a claimed task that nobody starts is open again."""
+
+_AGAIN = frozenset({Outcome.SANDBOX_UNAVAILABLE, Outcome.LOST, Outcome.GATEWAY_DENIED})
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a run says for all its tasks. ``repo`` is for trackers whose tasks name none."""
+
+    repo: str = ""
+    review: str = "async"
+    agent: str = "auto"
+    model: str | None = None
+    verify: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a task: ``closed``, ``blocked`` or ``open``."""
+
+    task: str
+    status: str
+    reason: str
+
+
+def owner_of(home: Home) -> str:
+    """Return the name under which this home claims tasks."""
+    return f"school-{home.id}"
+
+
+def task_lock(home: Home, bead: str) -> Path:
+    """Return the lock that whoever starts a task's bead holds from before the bead exists."""
+    return home.leases / f"task-{bead}.lock"
+
+
+def request_of(task: Task, ledger: Ledger, director: Director, defaults: Defaults) -> SpawnRequest:
+    """Return the request for a claimed task; the director decides what it leaves open.
+
+    Raises:
+        UsageError: it can't be carried out as it stands.
+        BlockedError: nobody is eligible.
+    """
+    repo = task.repo or defaults.repo
+    if not repo:
+        raise UsageError("The task names no repository.", next_step="Give one for all such tasks: --repo PATH")
+    request = SpawnRequest(
+        repo=repo,
+        task=task.text if task.text.strip() else task.title,
+        role=task.role or "coder",
+        domain=task.domain or "general",
+        difficulty=task.difficulty or "medium",
+        model=defaults.model,
+        agent=defaults.agent,
+        verify=defaults.verify,
+        review=defaults.review,
+        bead=_free_bead(task, ledger),
+        task_id=task.id,
+    )
+    request.check()
+    return settle(
+        request,
+        director,
+        role=task.role or None,
+        domain=task.domain or None,
+        difficulty=task.difficulty or None,
+        labels=task.labels,
+    )
+
+
+def settle_task(store: TaskStore, ledger: Ledger, row: Mapping[str, Any]) -> Settled | None:
+    """Tell the tracker how a bead ended; None when the bead belongs to no task.
+
+    Raises:
+        RailError: the tracker failed; ``reconcile`` tries again.
+    """
+    task_id = str((row["data"].get("request") or {}).get("task_id") or "")
+    if not task_id:
+        return None
+    outcome = Outcome(row["outcome"])
+    reason = f"{outcome}: {row['data'].get('reason') or 'no reason'}"
+    branch = (row["data"].get("report") or {}).get("branch")
+    if branch:
+        reason += f"; {branch} at {str(row['head_sha'])[:12]}"
+    if outcome in _AGAIN and len(_beads_of(ledger, task_id)) < ATTEMPTS:
+        store.reopen(task_id, reason)
+        return Settled(task_id, "open", reason)
+    if outcome in {Outcome.ACCEPTED, Outcome.REJECTED} or outcome.students_fault:
+        store.close(task_id, reason)
+        return Settled(task_id, "closed", reason)
+    if outcome is Outcome.NOT_REVIEWED:
+        reason += f"; judge it with: school review {row['bead']}"
+    return block(store, task_id, reason)
+
+
+def block(store: TaskStore, task_id: str, reason: str) -> Settled:
+    """Set a task aside.
+
+    Raises:
+        RailError: the tracker failed.
+    """
+    store.block(task_id, reason[:2000])
+    return Settled(task_id, "blocked", reason)
+
+
+def refusal(error: UsageError | BlockedError) -> str:
+    """Return why a task could not be started, for the tracker."""
+    return f"{'blocked' if isinstance(error, BlockedError) else 'refused'}: {error.message} {error.next_step}".strip()
+
+
+def reconcile(home: Home, store: TaskStore, ledger: Ledger) -> list[Settled]:
+    """Settle this home's claimed tasks whose bead has ended, and open those again that nobody ever started.
+
+    Raises:
+        RailError: the tracker can't be listed.
+    """
+    done = []
+    for task in store.list(limit=10_000):
+        if task.status is not Status.CLAIMED or task.owner != owner_of(home):
+            continue
+        beads = _beads_of(ledger, task.id)
+        row = ledger.bead(beads[-1]) if beads else None
+        try:
+            if row is not None and row["status"] == "ended":
+                if settled := settle_task(store, ledger, row):
+                    done.append(settled)
+            elif row is None and _abandoned(home, task):
+                store.reopen(task.id, "whoever claimed it died before its bead was opened")
+                done.append(Settled(task.id, "open", "nobody started it"))
+        except RailError:
+            continue  # this one is looked at again in the next round
+    return done
+
+
+def _beads_of(ledger: Ledger, task_id: str) -> list[str]:
+    with ledger.transaction() as db:
+        rows = db.execute(
+            "SELECT bead FROM beads WHERE json_extract(data, '$.request.task_id')=? ORDER BY created", (task_id,)
+        ).fetchall()
+    return [row["bead"] for row in rows]
+
+
+def _free_bead(task: Task, ledger: Ledger) -> str:
+    """Return the task's own id (R-6), or one that follows it, when an earlier bead of the task has it."""
+    bead = bead_of(task)
+    number = 1
+    while ledger.bead(bead if number == 1 else _numbered(bead, number)) is not None:
+        number += 1
+    return bead if number == 1 else _numbered(bead, number)
+
+
+def _numbered(bead: str, number: int) -> str:
+    suffix = f"-r{number}"
+    return bookbag.check_bead(bead[: 63 - len(suffix)].rstrip(".-") + suffix)
+
+
+def _abandoned(home: Home, task: Task) -> bool:
+    if held(task_lock(home, bead_of(task))):
+        return False
+    try:
+        claimed = datetime.fromisoformat(task.updated).timestamp()
+    except ValueError:
+        return False  # a tracker that does not tell: a person may reopen it
+    return time.time() - claimed > ABANDONED
