@@ -14,6 +14,7 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cli.terminal import Terminal
+    from orchestrator.cli.terminal import Terminal
     from orchestrator.home import Home
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -77,6 +78,7 @@ def ps(everything: bool = typer.Option(False, "--all", "-a", help="Ended beads t
         print(json.dumps(listed))
         return
     terminal = Terminal(sys.stdout)
+    _show_strangers(Terminal(sys.stderr))
     if not listed:
         terminal.line("no beads" if everything else "no bead runs (school ps --all lists the ended ones)")
         return
@@ -91,6 +93,26 @@ def ps(everything: bool = typer.Option(False, "--all", "-a", help="Ended beads t
         for row in listed
     ]
     terminal.table(cells, ["BEAD", "OUTCOME", "CLEANUP", "STARTED", "REPOSITORY"])
+
+
+def _show_strangers(terminal: Terminal) -> None:
+    """Name overdue students on the engine that are not provably this home's: nobody but a person may remove them."""
+    from orchestrator.engine.connect import connect
+    from orchestrator.errors import EngineError
+    from orchestrator.principal.doctor import stranger_rows
+
+    home = _home()
+    if not (home.school / "home-id").exists():
+        return
+    try:
+        engine = connect()
+    except EngineError:
+        return  # ps tells of the ledger, with or without an engine
+    try:
+        for row in stranger_rows(engine, home):
+            terminal.line(f"not provably this home's, so it stays: {row['what']}; by hand: {row['remove']}")
+    finally:
+        engine.close()
 
 
 @app.command()

@@ -14,7 +14,7 @@ from orchestrator.sandbox.image_build import LABEL_IMAGE
 from orchestrator.settings import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from orchestrator.engine.base import Engine
     from orchestrator.home import Home
@@ -28,8 +28,16 @@ def running_beads(home: Home) -> list[str]:
         return [r["bead"] for r in ledger.beads(running=True) if held(bead_lease_path(home.leases, r["bead"]))]
 
 
+def open_beads(home: Home) -> list[str]:
+    """Return the beads whose work or removal is not done, driven or not."""
+    if not home.ledger.exists():
+        return []
+    with Ledger(home.ledger) as ledger:
+        return [str(row["bead"]) for row in ledger.beads(running=True)]
+
+
 def take_down(*, force: bool) -> Iterator[str]:
-    """Stop the standing parts and yield the name of each.
+    """Stop the standing parts and yield the name of each; with ``force`` the beads that run are cancelled first.
 
     Raises:
         UsageError: beads run, and ``force`` is off.
@@ -38,6 +46,7 @@ def take_down(*, force: bool) -> Iterator[str]:
     if not (home.school / "home-id").exists():
         return
     _refuse_while_running(home, force=force)
+    yield from _end_beads(running_beads(home))
     engine = connect()
     try:
         for container in standing.stop_all(engine, home):
@@ -56,6 +65,7 @@ def clean_up(*, force: bool) -> Iterator[str]:
     if not (home.school / "home-id").exists():
         return
     _refuse_while_running(home, force=force)
+    yield from _end_beads(open_beads(home))
     engine = connect()
     try:
         for container in engine.list({LABEL_HOME: home.id}):
@@ -89,6 +99,18 @@ def _remove_images(engine: Engine) -> Iterator[str]:
         if len(kept) == len(left):
             return  # what is still used stays: a container that is not ours may be made from it
         left = kept
+
+
+def _end_beads(beads: Sequence[str]) -> Iterator[str]:
+    """Cancel beads while the parts that removing them needs still run; what they did is kept in their repositories."""
+    from orchestrator.principal.resume import cancel  # noqa: PLC0415 - it imports what imports this module
+
+    for bead in beads:
+        try:
+            row = cancel(bead, lambda _line: None)
+        except UsageError:
+            continue  # it ended by itself just now
+        yield f"bead {bead} ({row['outcome']})"
 
 
 def _refuse_while_running(home: Home, *, force: bool) -> None:
