@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import tarfile
 
@@ -26,30 +25,6 @@ PYTHON = {
     "src/demo/__init__.py": "import markupsafe\n\ndef safe(text):\n    return str(markupsafe.escape(text))\n",
     "tests/test_demo.py": "import demo\n\ndef test_safe():\n    assert demo.__file__.startswith('/workspace/')\n"
     "    assert demo.safe('<') == '&lt;'\n",
-}
-NODE = {
-    "package.json": json.dumps(
-        {
-            "name": "demo",
-            "version": "1.0.0",
-            "workspaces": ["packages/*"],
-            "dependencies": {"is-odd": "3.0.1"},
-            "scripts": {"test": "node --test"},
-        }
-    ),
-    "packages/near/package.json": json.dumps({"name": "near", "version": "1.0.0", "main": "index.js"}),
-    "packages/near/index.js": "module.exports = () => 3\n",
-    "demo.test.js": "const test = require('node:test'); const assert = require('node:assert')\n"
-    "test('odd', () => assert(require('is-odd')(require('near')())))\n",
-}
-GO = {
-    "go.mod": "module demo\n\ngo 1.19\n",
-    "demo.go": "package demo\n\nfunc One() int { return 1 }\n",
-    "demo_test.go": 'package demo\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n',
-}
-RUST = {
-    "Cargo.toml": '[package]\nname = "demo"\nversion = "0.1.0"\nedition = "2021"\n',
-    "src/lib.rs": "pub fn one() -> i32 { 1 }\n#[test]\nfn is_one() { assert_eq!(one(), 1) }\n",
 }
 
 
@@ -121,11 +96,19 @@ def check(engine, home, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("files", [PYTHON, NODE, GO, RUST], ids=["python", "node", "go", "rust"])
-def test_the_proposal_is_built_and_its_check_passes_without_a_network(builder, check, files):
-    config = parse_config(propose(tree_of(files)))
-    code, output = check(builder(config, files), files, config.verify)
+def test_the_proposal_is_built_and_its_check_passes_without_a_network(builder, check):
+    """Other languages: tests/integration/repos."""
+    config = parse_config(propose(tree_of(PYTHON)))
+    code, output = check(builder(config, PYTHON), PYTHON, config.verify)
     assert code == 0, output
+
+
+def test_what_setup_made_in_the_tree_is_kept_as_far_as_git_ignores_it(builder, check):
+    files = {**PYTHON, ".gitignore": "*.made\nbuild/\n", "old.made": "tracked\n"}
+    made = "echo 1 > src/a.made; echo 1 > seen.txt; mkdir -p build .x; echo 1 > build/b.made; echo '*' > .x/.gitignore"
+    config = RepoConfig(setup=(f"{made}; echo 1 > .x/y.txt; echo 2 > old.made",))
+    code, output = check(builder(config, files), {}, "find /opt/school/tree -type f")
+    assert (code, output) == (0, "/opt/school/tree/src/a.made")
 
 
 def test_a_second_build_only_looks(builder):
