@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from orchestrator.git.blobs import Blob
     from orchestrator.home import Home
 
 DIFF_BUDGET = 400_000
@@ -48,11 +49,17 @@ class EvidenceWriter:
             folder.mkdir(mode=0o700, parents=True)
             self.home.hand_over(folder)
 
-    def part(self, name: str, data: bytes, *, path: str | None, limit: int, tail: bool = False) -> None:
-        """Write one part, cut to ``limit`` bytes at its end (or its beginning, with ``tail``)."""
-        truncated = len(data) > limit
+    def part(
+        self, name: str, data: bytes, *, path: str | None, limit: int, tail: bool = False, size: int | None = None
+    ) -> None:
+        """Write one part, cut to ``limit`` bytes at its end (or its beginning, with ``tail``).
+
+        ``size`` is the whole content's size, when ``data`` is only its start.
+        """
+        whole = len(data) if size is None else size
+        truncated = whole > limit
         if truncated:
-            self.cut.append(f"{path or name}: {len(data)} bytes, {'last' if tail else 'first'} {limit} shown")
+            self.cut.append(f"{path or name}: {whole} bytes, {'last' if tail else 'first'} {limit} shown")
             data = data[-limit:] if tail else data[:limit]
         target = self.folder / name
         target.write_bytes(data)
@@ -61,23 +68,18 @@ class EvidenceWriter:
         digest = hashlib.sha256(data).hexdigest()
         self.parts.append({"name": name, "path": path, "sha256": digest, "bytes": len(data), "truncated": truncated})
 
-    def files(
-        self, kind: str, paths: Iterable[str], read: Callable[[str], bytes | None], *, budget: int, each: int
-    ) -> None:
+    def files(self, kind: str, blobs: Mapping[str, Blob], *, budget: int, each: int) -> None:
         """Write files as parts ``<kind>/<n>`` until the budget is spent; binary ones are named only."""
-        for number, path in enumerate(paths):
-            data = read(path)
-            if data is None:
-                continue
-            if b"\0" in data[:8000]:
-                self.cut.append(f"{path}: binary, {len(data)} bytes, not shown")
+        for number, (path, blob) in enumerate(blobs.items()):
+            if b"\0" in blob.data[:8000]:
+                self.cut.append(f"{path}: binary, {blob.size} bytes, not shown")
                 continue
             if budget <= 0:
                 self.cut.append(f"{path}: not shown, the budget for {kind} is spent")
                 continue
             limit = min(each, budget)
-            self.part(f"{kind}/{number}", data, path=path, limit=limit)
-            budget -= min(len(data), limit)
+            self.part(f"{kind}/{number}", blob.data, path=path, limit=limit, size=blob.size)
+            budget -= min(blob.size, limit)
 
     def finish(self, record: dict[str, Any]) -> str:
         """Write ``evidence.json`` and return its digest."""
@@ -98,7 +100,7 @@ def write_evidence(
     diff: bytes,
     changed: Sequence[str],
     neighbours: Sequence[str],
-    read: Callable[[str], bytes | None],
+    read: Callable[[Sequence[str], int], Mapping[str, Blob]],
     verification_log: bytes,
 ) -> str:
     """Write a bead's evidence and return its digest.
@@ -110,14 +112,14 @@ def write_evidence(
         diff: The unified diff from base_sha to head_sha.
         changed: Paths that exist at head_sha and were changed.
         neighbours: Unchanged paths near them, nearest first.
-        read: Returns a path's bytes at head_sha.
+        read: Returns the start of each file at head_sha, at most so many bytes of each: a file may be of any size.
         verification_log: The output of the repository's own check.
     """
     writer = EvidenceWriter(home, bead)
     writer.begin()
     writer.part("diff.patch", diff, path=None, limit=DIFF_BUDGET)
-    writer.files("files", changed, read, budget=FILES_BUDGET, each=FILE_BUDGET)
-    writer.files("neighbours", neighbours, read, budget=NEIGHBOURS_BUDGET, each=NEIGHBOUR_BUDGET)
+    writer.files("files", read(changed, FILE_BUDGET), budget=FILES_BUDGET, each=FILE_BUDGET)
+    writer.files("neighbours", read(neighbours, NEIGHBOUR_BUDGET), budget=NEIGHBOURS_BUDGET, each=NEIGHBOUR_BUDGET)
     if verification_log:
         writer.part("verification.log", verification_log, path=None, limit=LOG_BUDGET, tail=True)
     return writer.finish(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import bookbag
-from orchestrator.git.blobs import read_file_at
+from orchestrator.git.blobs import read_files_at
 from orchestrator.git.landing import diff
 from orchestrator.git.repository import list_tree
 from orchestrator.leaf import verify_scope
@@ -93,6 +93,6 @@ def write_work_evidence(home: Home, work: Work, head: str) -> str:
         diff=diff(repo, base, head) if head != base else b"",
         changed=present,
         neighbours=neighbours_of(present, tree),
-        read=lambda path: read_file_at(repo, head, path),
+        read=lambda paths, limit: read_files_at(repo, head, paths, limit=limit),
         verification_log=work.verification.log.encode("utf-8", "replace"),
     )

@@ -174,7 +174,7 @@ def brief_of(prepared: Prepared) -> Brief:
         model=prepared.model,
         command=request.command,
         verification=prepared.verify or "",
-        limits={"wall_s": prepared.budget.wall, "turns": prepared.budget.calls},
+        limits={"wall_s": prepared.budget.wall, "turns": prepared.budget.calls + 1},
         context=request.context,
     )
 

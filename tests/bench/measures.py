@@ -32,7 +32,7 @@ def review_start(school, beads: int) -> dict[str, object]:
             diff=b"",
             changed=[],
             neighbours=[],
-            read=lambda _: None,
+            read=lambda _paths, _limit: {},
             verification_log=b"",
         )
         fields = {
