@@ -125,6 +125,7 @@ class Settings(BaseSettings):
     )
     fix_rounds: int = Field(3, ge=0, description="How often a bead's work may go back to a new student (R-43).")
     tick_interval: float = Field(60.0, gt=0, description="Pause between two rounds of `school serve` (s).")
+    staff_hours: float = Field(24.0, gt=0, description="Hours between two runs of each staff plugin by the tick.")
     tick_tasks: int = Field(4, ge=0, description="Ready tasks and fixes that one tick starts at most.")
 
     # what is kept, and who removes

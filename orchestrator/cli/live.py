@@ -140,5 +140,7 @@ def _next(terminal: Terminal, report: Report) -> None:
     elif report.head_sha and report.head_sha != report.base_sha:
         line(f"  its work is kept at refs/school/{report.bead}")
         line(f"    look:  school diff {report.bead}    school show {report.bead}")
+    if report.outcome == "rejected":
+        line(f"    again: school fix {report.bead} --note '…'")
     if report.outcome not in {"accepted", "rejected"}:
         line(f"    why:   school logs {report.bead}")

@@ -14,7 +14,6 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cli.terminal import Terminal
-    from orchestrator.cli.terminal import Terminal
     from orchestrator.home import Home
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -141,7 +141,7 @@ def fix(
     if detach and later:
         raise UsageError("--detach and --later exclude each other.", next_step="Use one of them.")
     terminal = Terminal(sys.stderr)
-    with _desk() as (_, ledger, words):
+    with _desk() as (home, ledger, words):
         name = _bead(bead)
         given = words.request_fix(name, note, via=VIA)
         opened = given.next_bead is not None and ledger.bead(given.next_bead) is not None
@@ -150,10 +150,10 @@ def fix(
             return
         terminal.line(f"{name}: fix requested; the new student's bead is {given.next_bead}")
         if detach:
-            start_fix(words, ledger, name)
+            start_fix(words, name)
             _close(terminal, given, as_json=as_json)
             return
-        report = drive_fix(words, ledger, name, Live(terminal))
+        report = drive_fix(home, words, name, Live(terminal))
     summary(terminal, report)
     if as_json:
         print(json.dumps(report.to_json(), default=str))
@@ -167,12 +167,15 @@ def review(bead: str = BEAD, as_json: bool = JSON) -> None:
     from orchestrator.cli.terminal import Terminal
     from orchestrator.principal.again import review_again
     from orchestrator.principal.cancel import Cancellation
+    from orchestrator.principal.dispatch import settle_end
+    from orchestrator.principal.request import SpawnRequest
     from orchestrator.principal.school import open_school
 
     terminal = Terminal(sys.stderr)
     name = _bead(bead)
     with Cancellation().installed() as cancellation, open_school(terminal.line) as school:
         report = review_again(school, school.ledger, name, Live(terminal), cancellation)
+        settle_end(school.home, SpawnRequest.from_json((school.ledger.bead(name) or {})["data"]["request"]))
     summary(terminal, report)
     if as_json:
         print(json.dumps(report.to_json(), default=str))

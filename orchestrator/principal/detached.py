@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 
 from orchestrator import bookbag
-from orchestrator.errors import RailError, SchoolError
+from orchestrator.errors import RailError, SchoolError, UsageError
 from orchestrator.principal.desk import task_lock
 from orchestrator.principal.dispatch import settle_end, start_child
 from orchestrator.principal.journal import Quiet, log_path
@@ -47,25 +47,28 @@ def spawn_detached(request: SpawnRequest) -> str:
 
 
 def main() -> int:
-    """Read a request from stdin, drive it, and tell the tracker of its task how it ended."""
+    """Read a request from stdin, drive it, and tell whoever asked for it (tracker, fix) how it went."""
     from orchestrator.principal.way import drive  # noqa: PLC0415
 
     request = SpawnRequest.from_json(json.load(sys.stdin))
     home = settings().home()
+    lock = Lease.take(task_lock(home, str(request.bead)))
+    if lock is None:
+        print(f"somebody starts {request.bead} already", file=sys.stderr)  # noqa: T201 - the bead's .err file
+        return UsageError.exit_code
     refused: SchoolError | None = None
-    lock = Lease.take(task_lock(home, str(request.bead))) if request.task_id else None
     try:
-        code = drive(request, Quiet()).exit_code
-    except SchoolError as error:
-        print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - stderr is the bead's .err file
-        code, refused = error.exit_code, error
-    try:
-        settle_end(home, request, refused)
-    except RailError as error:
-        print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - the next tick tries again
+        try:
+            code = drive(request, Quiet()).exit_code
+        except SchoolError as error:
+            print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - the bead's .err file
+            code, refused = error.exit_code, error
+        try:
+            settle_end(home, request, refused)
+        except RailError as error:
+            print(error.message, error.next_step, file=sys.stderr)  # noqa: T201 - the next tick tries again
     finally:
-        if lock is not None:
-            lock.release(forget=True)
+        lock.release(forget=True)
     return code
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import BlockedError, SchoolError, UsageError
 from orchestrator.principal import desk
 from orchestrator.principal.journal import log_path
+from orchestrator.principal.word import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -237,23 +238,31 @@ def _refused(task: Task, defaults: desk.Defaults, reason: str, *, blocked: bool)
 
 
 def settle_end(home: Home, request: SpawnRequest, error: SchoolError | None = None) -> None:
-    """Tell the tracker how the bead of a task ended, or why there is none; for the process that drove it.
+    """Tell whoever asked for a bead how it ended, or why there is none; for the process that drove it.
 
     Raises:
         RailError: the tracker failed.
+        LedgerError: the ledger can't be read or written.
     """
-    if not request.task_id:
+    fixes = str((request.context.get("fix") or {}).get("of") or "")
+    if not request.task_id and not (fixes and error):
         return
-    from orchestrator.principal.ledger import Ledger  # noqa: PLC0415 - only for tasks of a tracker
+    from orchestrator.principal.ledger import Ledger  # noqa: PLC0415 - only for these
     from orchestrator.rails.tasks import open_tasks  # noqa: PLC0415
     from orchestrator.settings import settings  # noqa: PLC0415
 
-    with open_tasks(home, settings()) as store, Ledger(home.ledger) as ledger:
+    refused = isinstance(error, (UsageError, BlockedError))
+    with Ledger(home.ledger) as ledger:
         row = ledger.bead(str(request.bead))
-        if row is not None:
-            if row["status"] == "ended":
-                desk.settle_task(store, ledger, row)
-        elif isinstance(error, (UsageError, BlockedError)):
-            desk.block(store, request.task_id, desk.refusal(error))
-        elif error is not None:  # the school could not be used: it is nobody's fault that a later run can't mend
-            store.reopen(request.task_id, error.message)
+        if fixes and refused and row is None and error is not None:
+            Words(home, ledger, fix_rounds=0).withdraw_fix(fixes, error.message)
+        if not request.task_id:
+            return
+        with open_tasks(home, settings()) as store:
+            if row is not None:
+                if row["status"] == "ended":
+                    desk.settle_task(store, ledger, row)
+            elif isinstance(error, (UsageError, BlockedError)):
+                desk.block(store, request.task_id, desk.refusal(error))
+            elif error is not None:  # the school could not be used: a later run may find it mended
+                store.reopen(request.task_id, error.message)

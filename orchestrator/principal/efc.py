@@ -195,12 +195,15 @@ def _issues(db: sqlite3.Connection, bead: str) -> set[tuple[str, str]]:
 def _tell_retained(
     db: sqlite3.Connection, bead: str, profile: str, domain: str, fixes: str | None, events: Sequence[_Event]
 ) -> None:
-    """Close the open events that this bead tells about: those it was given to fix, or those of the one before."""
+    """Close the events that this bead tells about: those it was given to fix, and open ones of beads before it.
+
+    A fix round knows best, so it has the last word on its own.
+    """
     places = {(event[1], event[2]) for event in events}
     classes = {event[1] for event in events}
     rows = db.execute(
         "SELECT id, f.bead AS bead, issue, place FROM feedback f JOIN judged j ON j.bead=f.bead "
-        "WHERE retained IS NULL AND (f.bead=? OR (profile=? AND domain=?))",
+        "WHERE f.bead=? OR (retained IS NULL AND profile=? AND domain=?)",
         (fixes or "", profile, domain),
     ).fetchall()
     for row in rows:

@@ -4,55 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import CancelledError, SchoolError
+from orchestrator.errors import CancelledError, SchoolError, UsageError
+from orchestrator.principal.desk import task_lock
 from orchestrator.principal.detached import spawn_detached
+from orchestrator.principal.lease import Lease
 from orchestrator.principal.way import drive
 from orchestrator.principal.word import Words, fix_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
+    from orchestrator.home import Home
     from orchestrator.principal.journal import Listener
-    from orchestrator.principal.ledger import Ledger
     from orchestrator.principal.report import Report
 
 
-def drive_fix(words: Words, ledger: Ledger, bead: str, listener: Listener) -> Report:
+def drive_fix(home: Home, words: Words, bead: str, listener: Listener) -> Report:
     """Have a new student work on a bead whose fix was asked for, and see it to its end.
 
     Raises:
+        UsageError: a tick starts it at this moment.
         SchoolError: it was refused; the bead waits again for what it waited for, unless the new one was opened.
     """
-    row = _row(ledger, bead)
+    request = fix_request(words.row(bead))
+    lock = Lease.take(task_lock(home, str(request.bead)))
+    if lock is None:
+        raise UsageError(f"{request.bead} is being started already.", next_step=f"school logs -f {request.bead}")
     try:
-        return drive(fix_request(row), listener)
+        return drive(request, listener)
     except SchoolError as error:
-        _refused(words, ledger, row, error)
+        take_back(words, bead, error)
         raise
+    finally:
+        lock.release(forget=True)
 
 
-def start_fix(words: Words, ledger: Ledger, bead: str) -> str:
+def start_fix(words: Words, bead: str) -> str:
     """Start the same in a process of its own; return the new bead.
 
     Raises:
         SchoolError: as ``drive_fix``.
     """
-    row = _row(ledger, bead)
     try:
-        return spawn_detached(fix_request(row))
+        return spawn_detached(fix_request(words.row(bead)))
     except SchoolError as error:
-        _refused(words, ledger, row, error)
+        take_back(words, bead, error)
         raise
 
 
-def _refused(words: Words, ledger: Ledger, row: Mapping[str, Any], error: SchoolError) -> None:
-    if isinstance(error, CancelledError) or ledger.bead(str(row["data"]["word"]["next"])) is not None:
-        return
-    words.withdraw_fix(str(row["bead"]), error.message)
-
-
-def _row(ledger: Ledger, bead: str) -> dict[str, Any]:
-    row = ledger.bead(bead)
-    assert row is not None  # noqa: S101 - a fix was asked for on it
-    return row
+def take_back(words: Words, bead: str, error: SchoolError) -> None:
+    """Take a refused fix back, unless its new bead exists, or a person only ended the command."""
+    if not isinstance(error, CancelledError) and bead in {row["bead"] for row in words.pending_fixes()}:
+        words.withdraw_fix(bead, error.message)

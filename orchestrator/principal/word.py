@@ -58,7 +58,7 @@ class Words:
 
     def no_approval(self, bead: str) -> str:
         """Return why a bead can't be approved now; "" when it can (R-46)."""
-        row = self._row(bead)
+        row = self.row(bead)
         if row["human"] not in {AWAITING, APPROVED}:
             return f"it is {row['human'] or 'not awaiting a word'}"
         return why_not(self._home, row)
@@ -74,7 +74,7 @@ class Words:
         Raises:
             UsageError: another commit is named, R-39 does not hold, anything moved, or another word was given.
         """
-        row = self._row(bead)
+        row = self.row(bead)
         head = str(row["head_sha"] or "")
         if len(sha) < SHORTEST_SHA or not head.startswith(sha.lower()):
             raise UsageError(
@@ -94,7 +94,7 @@ class Words:
         Raises:
             UsageError: it waits for no word, or another one was given.
         """
-        row = self._row(bead)
+        row = self.row(bead)
         if not self._ledger.answer(bead, DECLINED, when=[AWAITING], why=why[:MAX_NOTE], via=via):
             return self._repeated(bead, DECLINED)
         return Given(bead, DECLINED, row["head_sha"])
@@ -106,7 +106,7 @@ class Words:
             UsageError: there is no note, or the bead is not one whose work can be fixed.
             BlockedError: its rounds are used up (SCHOOL_FIX_ROUNDS).
         """
-        row = self._row(bead)
+        row = self.row(bead)
         if not note.strip():
             raise UsageError("There is no note.", next_step="Say what is to be done differently: --note '…'")
         if row["status"] != "ended" or row["outcome"] not in _FIXABLE:
@@ -129,7 +129,7 @@ class Words:
 
     def withdraw_fix(self, bead: str, reason: str) -> None:
         """Take a fix back whose new bead could not be opened; the bead waits again for what it waited for."""
-        row = self._row(bead)
+        row = self.row(bead)
         before = (row["data"].get("word") or {}).get("before")
         self._ledger.answer(bead, before, when=[FIX_REQUESTED], withdrawn=reason)
 
@@ -138,7 +138,12 @@ class Words:
         rows = self._ledger.awaiting(FIX_REQUESTED)
         return [row for row in rows if self._ledger.bead(str(row["data"]["word"]["next"])) is None]
 
-    def _row(self, bead: str) -> dict[str, Any]:
+    def row(self, bead: str) -> dict[str, Any]:
+        """Return a bead's row.
+
+        Raises:
+            UsageError: there is no such bead.
+        """
         row = self._ledger.bead(bead)
         if row is None:
             raise UsageError(f"Bead {bead} is not in the ledger.", next_step="List them: school ps --all")
@@ -150,7 +155,7 @@ class Words:
         Raises:
             UsageError: it is another one, or the bead waits for none.
         """
-        row = self._row(bead)
+        row = self.row(bead)
         if row["human"] != state:
             now = f"is {row['human']} already" if row["human"] else f"waits for no word: it ended as {row['outcome']}"
             raise UsageError(f"{bead} {now}.", next_step="What waits: school inbox")
