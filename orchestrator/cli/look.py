@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def ps(everything: bool = typer.Option(False, "--all", "-a", help="Ended beads t
         for row in rows
     ]
     if as_json:
-        print(json.dumps(listed))
+        print_json(listed)
         return
     terminal = Terminal(sys.stdout)
     _show_strangers(Terminal(sys.stderr))
@@ -124,7 +125,7 @@ def show(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json: 
     row = find_bead(bead)
     report = row["data"].get("report")
     if as_json:
-        print(json.dumps(report or {"bead": row["bead"], "outcome": row["outcome"], "state": row["status"]}))
+        print_json(report or {"bead": row["bead"], "outcome": row["outcome"], "state": row["status"]})
         return
     terminal = Terminal(sys.stdout)
     terminal.line(f"bead {row['bead']}  in {safe(row['repo'])}")
@@ -270,7 +271,7 @@ def diff(
         return
     text = git_diff(open_repository(Path(row["repo"])), row["base_sha"], row["head_sha"]).decode("utf-8", "replace")
     if as_json:
-        print(json.dumps({"bead": row["bead"], "base_sha": row["base_sha"], "head_sha": row["head_sha"], "diff": text}))
+        print_json({"bead": row["bead"], "base_sha": row["base_sha"], "head_sha": row["head_sha"], "diff": text})
     elif sys.stdout.isatty():
         print(safe(text, limit=10_000_000, lines=True), end="")
     else:
@@ -287,7 +288,7 @@ def status(
 
     found = school_status()
     if as_json:
-        print(json.dumps(found, default=str))
+        print_json(found)
         return
     terminal = Terminal(sys.stdout)
     terminal.line(f"home    {found['home']}  ({found['home_id'] or 'not made yet'})")
