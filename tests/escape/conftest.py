@@ -12,13 +12,13 @@ HERE = Path(__file__).parent
 CATALOGUE = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))["attack"]
 
 
-def script(name: str) -> str:
-    """Return the shell command that carries out a script of attacks with the container's own Python."""
+def script(name: str, *only: str) -> str:
+    """Return the shell command that carries out a script of attacks, or some of them, with the container's own Python."""
     parts = ["mkdir -p /tmp/attacks"]
     for part in ("harness", name):
         text = (HERE / "inside" / f"{part}.py").read_text(encoding="utf-8")
         parts.append(f"cat > /tmp/attacks/{part}.py <<'END_OF_ATTACKS'\n{text}END_OF_ATTACKS")
-    start = f"import sys; sys.path.insert(0, '/tmp/attacks'); import harness, {name}; harness.main()"
+    start = f"import sys; sys.path.insert(0, '/tmp/attacks'); import harness, {name}; harness.main({only!r})"
     return "\n".join([*parts, f'python3 -c "{start}"\n'])
 
 
