@@ -43,6 +43,7 @@ can show one without the other. ``exit_code`` is what ``school`` ends with when 
     │   ├── MailError                        the mail service; nothing is taken for a person's word
     │   └── RuntimeRailError                 the outside runtime (Orca)
     ├── StaffLimitError                      a staff plugin asked for more than its trust allows (R-63)
+    ├── OutputError                  74  what was to be printed could not be written
     ├── BlockedError                 10  nobody eligible, or a limit of the school is reached
     └── CancelledError              130  the person, or a signal, ended it
 """
@@ -251,6 +252,12 @@ class RuntimeRailError(RailError):
 
 class StaffLimitError(SchoolError):
     """A staff plugin asked for more than its trust allows (R-63)."""
+
+
+class OutputError(SchoolError):
+    """Stdout is closed or full. The number is outside the table of outcomes (EX_IOERR of sysexits.h)."""
+
+    exit_code = 74
 
 
 class BlockedError(SchoolError):

@@ -12,6 +12,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.errors import ConfigError
+
 UNPRIVILEGED_ID = 10001
 """uid and gid that containers run as when the host's user is root."""
 
@@ -105,7 +107,21 @@ class Home:
         return UNPRIVILEGED_ID if os.getuid() == 0 else os.getgid()
 
     def ensure(self) -> Home:
-        """Make the folders and the home's id; safe to call from several processes at once."""
+        """Make the folders and the home's id; safe to call from several processes at once.
+
+        Raises:
+            ConfigError: the folder can't be used as a home.
+        """
+        try:
+            self._make()
+        except OSError as error:
+            raise ConfigError(
+                f"The school's home {self.root} can't be used: {error.strerror} ({error.filename}).",
+                next_step="Set SCHOOL_HOME to a folder that this user can write.",
+            ) from error
+        return self
+
+    def _make(self) -> None:
         shared = (self.bookbags, self.signals, self.locks, self.evidence, self.sessions)
         own = (self.leases, self.leaves, self.archive, self.gate, self.keys, self.logs, self.rehearsals)
         for folder in (self.root, self.school, *own, *shared):
@@ -119,7 +135,6 @@ class Home:
             with contextlib.suppress(FileExistsError):  # another process was first: its id stands
                 os.link(temporary, target)
             temporary.unlink()
-        return self
 
     def hand_over(self, path: Path) -> None:
         """Give a path to the uid of the containers, when the host's user is root (it is theirs already otherwise)."""

@@ -261,8 +261,12 @@ def settings() -> Settings:
     return load_settings()
 
 
-def size_bytes(text: str) -> int:
+def size_bytes(text: str, *, what: str = "") -> int:
     """Return the bytes of a size such as ``512m`` or ``2g`` (powers of 1024).
+
+    Args:
+        text: The size.
+        what: The option or setting that it was given for, for the error.
 
     Raises:
         ConfigError: the text is not a size.
@@ -276,5 +280,8 @@ def size_bytes(text: str) -> int:
     except ValueError:
         value = -1.0
     if not 0 < value < math.inf:
-        raise ConfigError(f"Not a size: {text!r}.", next_step="Write a number with k, m or g, for example 512m or 2g.")
+        raise ConfigError(
+            f"{what + ' is not' if what else 'Not'} a size: {text!r}.",
+            next_step="Write a number with k, m or g, for example 512m or 2g.",
+        )
     return int(value * factor)

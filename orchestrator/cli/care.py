@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import typer
+
+from orchestrator.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def resume(
         swept = Sweeper(school, school.ledger).sweep(all_beads=False) if one is None else Swept()
     if as_json:
         rows = [{"bead": d.bead, "outcome": d.outcome, "left": d.left} for d in results]
-        print(json.dumps(rows))
+        print_json(rows)
     elif not results:
         terminal.line("nothing to resume")
     if one and results and results[0].report is not None:
@@ -87,7 +88,7 @@ def cancel(bead: str = typer.Argument(..., help="Bead id, or its end."), as_json
     terminal = Terminal(sys.stderr)
     row = cancel_bead(str(find_bead(bead)["bead"]), terminal.line)
     if as_json:
-        print(json.dumps({name: row[name] for name in ("bead", "outcome", "cleanup", "head_sha")}))
+        print_json({name: row[name] for name in ("bead", "outcome", "cleanup", "head_sha")})
     else:
         kept = f"; its work: refs/school/{row['bead']}" if row["head_sha"] not in {None, row["base_sha"]} else ""
         terminal.line(f"{row['bead']}: {row['outcome']}, removal {row['cleanup']}{kept}")
@@ -113,7 +114,7 @@ def gc(
         rows = [
             {"kind": item.kind, "name": item.name, "reason": item.reason, "removed": gone[id(item)]} for item in items
         ]
-        print(json.dumps(rows))
+        print_json(rows)
     else:
         out = Terminal(sys.stdout)
         state = {None: "would go", True: "removed", False: "still there"}
@@ -135,7 +136,7 @@ def doctor(as_json: bool = JSON) -> None:
     started = time.monotonic()
     checks = list(examine())
     if as_json:
-        print(json.dumps([check.to_json() for check in checks]))
+        print_json([check.to_json() for check in checks])
     else:
         _show(Terminal(sys.stdout), checks, time.monotonic() - started)
     raise typer.Exit(1 if any(check.status == FAIL for check in checks) else 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def list_(as_json: bool = JSON) -> None:
 
     found = describe()
     if as_json:
-        print(json.dumps(found))
+        print_json(found)
         return
     terminal = _terminal()
     terminal.line(f"gateway  {found['url']}")
@@ -115,7 +115,7 @@ def try_aliases(
 
     results = probe(tuple(alias or ()), _say)
     if as_json:
-        print(json.dumps(results))
+        print_json(results)
     else:
         rows: list[list[Any]] = [
             [r["alias"], "ok" if r["ok"] else "failed", f"{r['milliseconds']:.0f} ms", r["model"], r["detail"]]

@@ -97,13 +97,13 @@ def ps(everything: bool = typer.Option(False, "--all", "-a", help="Ended beads t
 
 def _show_strangers(terminal: Terminal) -> None:
     """Name overdue students on the engine that are not provably this home's: nobody but a person may remove them."""
+    home = _home()
+    if not (home.school / "home-id").exists():
+        return  # nothing was ever made from here, so nothing need be imported to look for it
     from orchestrator.engine.connect import connect
     from orchestrator.errors import EngineError
     from orchestrator.principal.doctor import stranger_rows
 
-    home = _home()
-    if not (home.school / "home-id").exists():
-        return
     try:
         engine = connect()
     except EngineError:
@@ -189,11 +189,12 @@ class _Printer:
 
         self._as_json = as_json
         self._terminal = Terminal(sys.stdout)
-        self._live = Live(self._terminal)
+        self._live = Live(self._terminal, heartbeat=False)
 
     def line(self, text: str) -> int | None:
         """Show one line; return the exit code that it carries."""
         entry = json.loads(text)
+        self._live.at = entry.get("at")
         if self._as_json:
             print(text, flush=True)
         else:

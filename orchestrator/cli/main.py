@@ -6,6 +6,7 @@ same goes to stdout as one object, so that a program never has to read prose.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -127,7 +128,6 @@ def show_error(error: SchoolError, *, as_json: bool) -> None:
     """Print an error for a person on stderr and, for a program, as one object on stdout."""
     from orchestrator.cli.terminal import safe
 
-
     tail = error.log_tail if isinstance(error, (ImageBuildError, RepoSetupError)) else ""
     if as_json:
         data = {"error": type(error).__name__, "message": error.message, "next_step": error.next_step}
@@ -143,11 +143,15 @@ def show_error(error: SchoolError, *, as_json: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; never returns."""
+    from orchestrator.cli.terminal import ensure_standard_streams
+
+    ensure_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         app(args=arguments, prog_name="school")
     except SchoolError as error:
-        show_error(error, as_json="--json" in arguments)
+        with contextlib.suppress(OSError):  # nobody can be told any more; the number still can
+            show_error(error, as_json="--json" in arguments)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from orchestrator.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from orchestrator.principal.director import Director, Route
@@ -37,7 +38,7 @@ def route(
         text, labels=tuple(label or ()), role=role, difficulty=difficulty, readiness=readiness
     )
     if as_json:
-        print(json.dumps(found.to_json()))
+        print_json(found.to_json())
     else:
         _show(Terminal(sys.stdout), found)
     if found.blocked:
@@ -95,7 +96,7 @@ def scores(
 
     found = score_report(profile=profile or "", bead=str(find_bead(bead)["bead"]) if bead else "", limit=limit)
     if as_json:
-        print(json.dumps(found))
+        print_json(found)
         return
     terminal = Terminal(sys.stdout)
     if not bead:

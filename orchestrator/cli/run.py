@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(
     terminal = Terminal(sys.stderr)
     jobs = run_tasks(plan, settings(), Live(terminal), Table(terminal).show)
     if as_json:
-        print(json.dumps({"jobs": [job.to_json() for job in jobs]}))
+        print_json({"jobs": [job.to_json() for job in jobs]})
     elif not jobs:
         terminal.line("no task is ready (school submit puts one in; school tasks lists them)")
     raise typer.Exit(0 if all(job.outcome == "accepted" for job in jobs) else 1)

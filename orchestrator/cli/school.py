@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import typer
+
+from orchestrator.cli.terminal import print_json
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
@@ -20,7 +21,7 @@ def up(as_json: bool = JSON) -> None:
     terminal = Terminal(sys.stderr)
     found = bring_up(terminal.line, confirm=_confirm if sys.stdin.isatty() and terminal.tty else None)
     if as_json:
-        print(json.dumps(found, default=str))
+        print_json(found)
         return
     terminal.line()
     rows = [[part["kind"], part["state"], part["detail"]] for part in found["parts"]]

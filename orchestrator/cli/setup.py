@@ -22,7 +22,7 @@ def setup(
 ) -> None:
     """Read the repository's manifests and print a proposal for .school.toml."""
     from orchestrator.cli.terminal import Terminal, safe
-    from orchestrator.git.repository import open_repository, resolve_base
+    from orchestrator.git.repository import is_ignored, open_repository, resolve_base
     from orchestrator.principal.prepare import tree_at
     from orchestrator.sandbox.repo_config import FILE
     from orchestrator.sandbox.repo_proposal import propose
@@ -49,7 +49,8 @@ def setup(
     print(safe(text, limit=100_000, lines=True), end="", flush=True)
     where = f"git -C '{safe(opened.root)}'"
     terminal.line(f"wrote {safe(target)}; only a committed {FILE} counts. Read it, mend it, then")
-    terminal.line(f"  commit: {where} add {FILE} && {where} commit -m 'Say what students need'")
+    force = "-f " if is_ignored(opened, FILE) else ""  # a .gitignore with a line like `.*`
+    terminal.line(f"  commit: {where} add {force}{FILE} && {where} commit -m 'Say what students need'")
     terminal.line(f"  try:    school setup --repo '{safe(opened.root)}' --build")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def spawn(
 
         started = spawn_detached(request)
         if as_json:
-            print(json.dumps({"bead": started, "outcome": None, "state": "started"}))
+            print_json({"bead": started, "outcome": None, "state": "started"})
         else:
             print(started)
             print(f"started; follow it with: school logs -f {started}", file=sys.stderr)
@@ -116,7 +116,7 @@ def run(request: SpawnRequest, *, as_json: bool) -> int:
     report = drive(request, Live(terminal))
     summary(terminal, report)
     if as_json:
-        print(json.dumps(report.to_json(), default=str))
+        print_json(report.to_json())
     return report.exit_code
 
 

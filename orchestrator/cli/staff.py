@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import SchoolError, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def list_(as_json: bool = JSON) -> None:
             }
         )
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows)
         return
     from orchestrator.cli.terminal import Terminal
 
@@ -86,7 +86,7 @@ def run(
             if name in {"all", plugin_name}
         ]
     if as_json:
-        print(json.dumps([done.to_json() for done in runs]))
+        print_json([done.to_json() for done in runs])
     else:
         for done in runs:
             _show(done)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,7 +60,7 @@ def submit(
     with _store() as store:
         made = store.create(new)
     if as_json:
-        print(json.dumps(made.to_json()))
+        print_json(made.to_json())
     else:
         print(made.id)
         print(f"submitted to {store.name}: school run --ready takes it", file=sys.stderr)
@@ -77,7 +79,7 @@ def tasks_(
     with _store() as store:
         found: Sequence[Task] = store.ready() if ready else store.list(closed=everything)
     if as_json:
-        print(json.dumps([task.to_json() for task in found]))
+        print_json([task.to_json() for task in found])
         return
     from orchestrator.cli.terminal import Terminal
 
@@ -95,7 +97,7 @@ def show(task_id: str = ID, as_json: bool = JSON) -> None:
     with _store() as store:
         task = store.show(task_id)
     if as_json:
-        print(json.dumps(task.to_json()))
+        print_json(task.to_json())
         return
     from orchestrator.cli.terminal import Terminal, safe
 

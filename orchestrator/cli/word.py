@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestrator.cli.terminal import print_json
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def inbox(as_json: bool = JSON) -> None:
         rows = words.inbox()
     if as_json:
         keys = ("bead", "repo", "base_sha", "head_sha", "created")
-        print(json.dumps([{k: row[k] for k in keys} | {"report": row["data"].get("report")} for row in rows]))
+        print_json([{k: row[k] for k in keys} | {"report": row["data"].get("report")} for row in rows])
         return
     terminal = Terminal(sys.stdout)
     if not rows:
@@ -108,7 +108,7 @@ def apply_(bead: str = BEAD, rehearsal: bool = REHEARSAL, as_json: bool = JSON) 
     with _desk() as (home, ledger, _):
         merged = _apply(Terminal(sys.stderr), home, ledger, _bead(bead), rehearsal=rehearsal)
     if as_json:
-        print(json.dumps(merged))
+        print_json(merged)
 
 
 @app.command()
@@ -156,7 +156,7 @@ def fix(
         report = drive_fix(home, words, name, Live(terminal))
     summary(terminal, report)
     if as_json:
-        print(json.dumps(report.to_json(), default=str))
+        print_json(report.to_json())
     raise typer.Exit(report.exit_code)
 
 
@@ -178,7 +178,7 @@ def review(bead: str = BEAD, as_json: bool = JSON) -> None:
         settle_end(school.home, SpawnRequest.from_json((school.ledger.bead(name) or {})["data"]["request"]))
     summary(terminal, report)
     if as_json:
-        print(json.dumps(report.to_json(), default=str))
+        print_json(report.to_json())
     raise typer.Exit(report.exit_code)
 
 
@@ -218,7 +218,7 @@ def _apply(terminal: Terminal, home: Home, ledger: Ledger, bead: str, *, rehears
 
 def _close(terminal: Terminal, given: Given, *, as_json: bool, applied: dict[str, str] | None = None) -> None:
     if as_json:
-        print(json.dumps({**given.to_json(), "applied": applied}))
+        print_json({**given.to_json(), "applied": applied})
         return
     again = " already" if given.repeated else ""
     where = f" commit {given.head_sha}" if given.state == "approved" else ""

@@ -19,7 +19,7 @@ from orchestrator.git.landing import check_branch_free
 from orchestrator.git.repository import list_tree, open_repository, resolve_base
 from orchestrator.personas import load_soul
 from orchestrator.principal.request import Budget
-from orchestrator.sandbox.repo_config import RepoConfig, read_config
+from orchestrator.sandbox.repo_config import FILE, RepoConfig, read_config
 from orchestrator.sandbox.repo_tree import RepoTree
 from orchestrator.sandbox.spec import Limits
 from orchestrator.settings import size_bytes
@@ -85,6 +85,9 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
     request.check()
     settings = school.settings
     notes: list[str] = [request.routed] if request.routed else []
+    if request.cpus is not None or request.memory is not None:
+        info = school.engine.info()
+        request.check_against(cpus=info.cpus, memory=info.memory)
     repo = open_repository(Path(request.repo))
     base_sha = resolve_base(repo, request.base)
     if repo.dirty:
@@ -95,6 +98,8 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
     if branch.reason:
         notes.append(f"an accepted result becomes the branch {branch.name}: {branch.reason}")
     config = read_config(lambda path: read_file_at(repo, base_sha, path))
+    if _differs(repo, base_sha, FILE):
+        notes.append(f"the {FILE} in the working tree does not count: only what is committed at base does")
     if repo.lfs:
         notes.append("Git LFS files are left as pointers")
     model = request.model or settings.student_model
@@ -131,6 +136,14 @@ def _bead(request: SpawnRequest, school: School) -> str:
     if school.ledger.bead(bead) is not None:
         raise UsageError(f"Bead {bead} exists already.", next_step=f"See it with: school show {bead}")
     return bead
+
+
+def _differs(repo: Repository, sha: str, path: str) -> bool:
+    """Return whether the working tree has another version of a file than the commit has."""
+    try:
+        return (repo.root / path).read_bytes() != read_file_at(repo, sha, path)
+    except OSError:
+        return False
 
 
 def choose_agent(wanted: str, settings: Settings, *, rehearsal: bool) -> str:

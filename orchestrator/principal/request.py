@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 DIFFICULTIES = ("easy", "medium", "hard", "diploma")
 AGENTS = ("auto", "light", "hermes", "command")
 MAX_TASK = 200_000
+MAX_TIMEOUT = 7 * 24 * 3600
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +76,37 @@ class SpawnRequest:
             raise UsageError("--agent command needs a command.", next_step="Add --command 'your-agent --flags'.")
         if self.command and self.agent != "command":
             raise UsageError("--command goes with --agent command.", next_step="Add --agent command.")
-        for name, value in (
-            ("--timeout", self.timeout),
-            ("--max-cost", self.max_cost),
-            ("--max-calls", self.max_calls),
-            ("--max-tokens", self.max_tokens),
-            ("--cpus", self.cpus),
+        if "\0" in self.task:
+            raise UsageError("The task holds a NUL character.", next_step="Give it as text; is the file binary?")
+        for name, value, most in (
+            ("--timeout", self.timeout, MAX_TIMEOUT),
+            ("--max-cost", self.max_cost, 1_000_000),
+            ("--max-calls", self.max_calls, 10_000_000),
+            ("--max-tokens", self.max_tokens, 10**12),
+            ("--cpus", self.cpus, 4096),
         ):
-            if value is not None and not value > 0:
-                raise UsageError(f"{name} is {value}; it must be above 0.", next_step=f"Give {name} a positive number.")
-        if self.memory is not None and size_bytes(self.memory) < 64 << 20:
+            if value is not None and not 0 < value <= most:
+                raise UsageError(f"{name} is {value}.", next_step=f"Give {name} a number above 0 and up to {most}.")
+        if self.memory is not None and size_bytes(self.memory, what="--memory") < 64 << 20:
             raise UsageError(f"--memory is {self.memory}; a leaf needs at least 64m.", next_step="Give it more memory.")
+        if self.image is not None and not IMAGE.fullmatch(self.image):
+            raise UsageError(f"--image is {self.image!r}, which no image can be named.", next_step="Write NAME[:TAG].")
+
+    def check_against(self, *, cpus: int, memory: int) -> None:
+        """Refuse more than the engine's machine has.
+
+        Args:
+            cpus: What the engine has.
+            memory: What the engine has, in bytes.
+
+        Raises:
+            UsageError: names the option, its value and what there is.
+        """
+        if self.cpus is not None and self.cpus > cpus:
+            raise UsageError(f"--cpus is {self.cpus}; the engine has {cpus}.", next_step=f"Give at most {cpus}.")
+        if self.memory is not None and size_bytes(self.memory, what="--memory") > memory:
+            there = f"{memory / (1 << 30):.1f}g"
+            raise UsageError(f"--memory is {self.memory}; the engine has {there}.", next_step=f"Give at most {there}.")
 
     def to_json(self) -> dict[str, Any]:
         """Return the request for the ledger and for a detached principal."""
