@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -71,6 +72,48 @@ def persona_source(name: str, *, home: str | Path | None = None, prefer_home: bo
         ConfigError: there is no such profile.
     """
     return _find(name, home, prefer_home=prefer_home)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaUse:
+    """Which file a profile's persona comes from, why, and what is wrong with it.
+
+    ``role`` is who uses it (empty: nobody), ``unused`` a file of the same name that is not used.
+    """
+
+    name: str
+    role: str
+    source: Source | Literal["none"]
+    path: str
+    why: str
+    unused: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def persona_uses(home: str | Path) -> list[PersonaUse]:
+    """Return what each profile uses (R-51): those that ship first, then those that only the home has."""
+    root = Path(home).expanduser() / "profiles"
+    own: list[str] = []
+    if root.is_dir():
+        own = [
+            path.name for path in sorted(root.iterdir()) if (path / SOUL_FILE).is_file() and path.name not in PROFILES
+        ]
+    return [_use(name, home) for name in (*PROFILES, *own)]
+
+
+def _use(name: str, home: str | Path) -> PersonaUse:
+    role = name.removeprefix("student-") if name in PROFILES else ""
+    try:
+        path, source = _find(name, home, prefer_home=False)
+        problems = tuple(lint_soul(load_soul(name, home=home)))
+    except ConfigError as error:
+        return PersonaUse(name, role, "none", "", "it can't be used", problems=(error.message,))
+    unused = Path(home).expanduser() / "profiles" / name / SOUL_FILE
+    if source == "home":
+        return PersonaUse(name, role, source, str(path), "no profile of this name ships", problems=problems)
+    shadow = str(unused) if unused.is_file() else ""
+    why = "it ships; the home's copy is not used" if shadow else "it ships"
+    return PersonaUse(name, role, source, str(path), why, shadow, problems)
 
 
 def _find(name: str, home: str | Path | None, *, prefer_home: bool) -> tuple[Path, Source]:

@@ -126,8 +126,13 @@ def system_prompt(teacher: str, bead: str, boundary: str, *, persona: str = "", 
     return "\n".join(lines)
 
 
-def user_prompt(evidence: Evidence, output: str, selection: Selection, fence: Fence) -> tuple[str, tuple[str, ...]]:
-    """Return the user prompt and the names of texts that had to be shortened in it."""
+def user_prompt(
+    evidence: Evidence, output: str, selection: Selection, fence: Fence, notes: str = ""
+) -> tuple[str, tuple[str, ...]]:
+    """Return the user prompt and the names of texts that had to be shortened in it.
+
+    ``notes`` is what the teacher remembers of other work. It is data too: it was made from a model's answers.
+    """
     cut: list[str] = []
 
     def fenced(name: str, text: str) -> str:
@@ -152,6 +157,11 @@ def user_prompt(evidence: Evidence, output: str, selection: Selection, fence: Fe
         ACCEPTANCE.get(evidence.role, "PASS needs the task to be done as it was asked for, and evidence of it."),
         *_notes(evidence, fence, missing),
     ]
+    if notes:
+        head.append(
+            "What came up in your earlier reviews of other work. It may show where to look; it says nothing about this "
+            "work, and a finding needs evidence from below:\n" + fence.wrap("memory", notes)
+        )
     return "\n".join([*head, "", *body, "End of the evidence. Answer with the JSON object now."]), tuple(cut)
 
 

@@ -79,10 +79,11 @@ class Reviewer:
         self._persona = persona
         self._timeout = timeout
 
-    def review(self, bag: Mapping[str, Any], evidence: Evidence) -> Review:
+    def review(self, bag: Mapping[str, Any], evidence: Evidence, *, notes: str = "") -> Review:
         """Make one review. All lenses are asked in one call; a PASS without a finding is doubted in a second (R-37).
 
-        Of the bookbag only bead, head_sha, difficulty and output are read: never the other verdict (R-30).
+        Of the bookbag only bead, head_sha, difficulty and output are read: never the other verdict (R-30). ``notes`` is
+        what the teacher remembers of other work, as data.
 
         Raises:
             ReviewError: evidence of another bead or commit, no answer, or an unreadable one. Never a PASS instead.
@@ -100,14 +101,14 @@ class Reviewer:
         deadline = time.monotonic() + self._timeout
         selection = select(evidence, self._budget)
         asked = _Asked()
-        answer, cut = self._look(evidence, output, selection, deadline, asked, adversarial=False)
+        answer, cut = self._look(evidence, output, selection, deadline, asked, notes, adversarial=False)
         if not evidence.files and any(entry.startswith(REPORT) for entry in cut):  # then the report is the work
             selection = replace(selection, unseen=(*selection.unseen, "(the end of the report)"))
         own = _unreviewed(selection)
         second_look = answer.verdict == scoring.PASS and not answer.findings
         if second_look:
             first = answer
-            answer, _ = self._look(evidence, output, selection, deadline, asked, adversarial=True)
+            answer, _ = self._look(evidence, output, selection, deadline, asked, notes, adversarial=True)
             answer = replace(
                 answer,
                 confidence=min(first.confidence, answer.confidence),
@@ -126,12 +127,13 @@ class Reviewer:
         selection: Selection,
         deadline: float,
         asked: _Asked,
+        notes: str,
         *,
         adversarial: bool,
     ) -> tuple[Answer, tuple[str, ...]]:
         """Ask once; an unreadable answer may be repaired once (issue: one repair attempt, then fail closed)."""
         fence = Fence()
-        user, cut = user_prompt(evidence, output, selection, fence)
+        user, cut = user_prompt(evidence, output, selection, fence, notes)
         system = system_prompt(
             self.teacher, evidence.bead, fence.boundary, persona=self._persona, adversarial=adversarial
         )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.review.reviewer import Review, Reviewer
     from orchestrator.teacher.config import TeacherConfig
     from orchestrator.teacher.history import History
+    from orchestrator.teacher.memory import Memory
 
 log: Final = logging.getLogger("school.teacher")
 
@@ -37,13 +38,14 @@ NEVER: Final = math.inf
 class ReviewCycle:
     """Reviews beads as one teacher. Several threads may run it, each on another bead."""
 
-    def __init__(self, config: TeacherConfig, reviewer: Reviewer, key: bytes, history: History) -> None:
+    def __init__(self, config: TeacherConfig, reviewer: Reviewer, key: bytes, history: History, memory: Memory) -> None:
         self._config = config
         self._teacher = config.teacher
         self._dirs = config.dirs
         self._reviewer = reviewer
         self._key = key
         self._history = history
+        self._memory = memory
         self._lock = threading.Lock()
         self._picked_up: dict[str, str] = {}  # bead -> note of its pick-up, while its review runs
 
@@ -87,7 +89,8 @@ class ReviewCycle:
         started = time.monotonic()
         try:
             bag = read_bookbag(bead, dirs=self._dirs) or {}
-            review = self._reviewer.review(bag, read_evidence(self._config.evidence, bead))
+            evidence = read_evidence(self._config.evidence, bead)
+            review = self._reviewer.review(bag, evidence, notes=self._memory.context(self._history.entries()))
             record_review(bead, self._teacher, review, self._key, dirs=self._dirs)
         except (ReviewError, BookbagError) as error:
             return self._failed(bead, note, error.message)
@@ -119,6 +122,7 @@ class ReviewCycle:
             lens=review.lens,
             second_look=review.second_look,
             issue_classes=[finding.issue_class for finding in review.findings],
+            worst=_worst(review),
             cut=len(review.cut),
             repo=visible_line(str(bag.get("repo", ""))),
             domain=visible_line(str(bag.get("domain", ""))),
@@ -127,3 +131,11 @@ class ReviewCycle:
             prompt_tokens=review.usage.prompt_tokens,
             completion_tokens=review.usage.completion_tokens,
         )
+
+
+def _worst(review: Review) -> str:
+    """Return the worst finding in words, for people who read the history."""
+    if not review.findings:
+        return ""
+    finding = review.findings[0]  # they are sorted
+    return f"{finding.severity} {visible_line(finding.description, 160)}"

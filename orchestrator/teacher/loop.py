@@ -14,6 +14,7 @@ from orchestrator.review.claim import sweep_claims
 from orchestrator.teacher import health, sleep
 from orchestrator.teacher.cycle import NEVER, ReviewCycle
 from orchestrator.teacher.history import History
+from orchestrator.teacher.memory import Memory
 
 if TYPE_CHECKING:
     from orchestrator.review.reviewer import Reviewer
@@ -38,7 +39,8 @@ class TeacherLoop:
         self._config = config
         self._state = sleep.wake(config.sessions, f"teacher-{config.teacher}")
         self._history = History(config.sessions)
-        self._cycle = ReviewCycle(config, reviewer, key, self._history)
+        self._memory = Memory(config.sessions, self._state.session_id)
+        self._cycle = ReviewCycle(config, reviewer, key, self._history, self._memory)
         self._watcher = Watcher(config.dirs.signals, interval=config.poll_interval)
         self._started = time.time()
         self._stop = threading.Event()
@@ -153,9 +155,11 @@ class TeacherLoop:
         if busy or done == self._persisted:
             return
         try:
-            sleep.persist(self._config.sessions, self._state, self._history.entries(), self._queue())
+            history = self._history.entries()
+            sleep.persist(self._config.sessions, self._state, history, self._queue(), self._memory.context(history))
             if self._history.reviews - self._pruned >= _PRUNE_EVERY:
-                sleep.prune(self._config.sessions, self._config.max_sessions)
+                keep = self._config.max_sessions
+                sleep.settle(self._config.sessions, self._state, history, started=self._started, keep=keep)
                 self._pruned = self._history.reviews
         except OSError as error:
             log.warning("the session can't be persisted: %s", error)
@@ -176,13 +180,15 @@ class TeacherLoop:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._cycle.abandon()
         try:
+            history = self._history.entries()
             sleep.sleep(
                 self._config.sessions,
                 self._state,
-                self._history.entries(),
+                history,
                 self._queue(),
                 started=self._started,
                 keep=self._config.max_sessions,
+                learned=self._memory.context(history),
             )
         except OSError as error:
             log.warning("the session can't be put to sleep: %s", error)

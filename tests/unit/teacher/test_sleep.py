@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import SessionCorruptedError
 from orchestrator.teacher import sleep
-from orchestrator.teacher.history import DRIFT_WINDOW, History
+from orchestrator.teacher.history import DRIFT_WINDOW, History, drift
 from orchestrator.teacher.session import STATE_FILE, SleepState, load_state, save_state
 
 REVIEWED = {
@@ -19,6 +19,7 @@ REVIEWED = {
     "domain": "general",
     "repo": "/r",
     "issue_classes": ["race", "naming", "race"],
+    "worst": "HIGH Two writers.",
 }
 FAILED = {"bead": "b-2", "reason": "no gate"}
 
@@ -38,13 +39,14 @@ def test_a_sleep_consolidates_persists_and_logs_and_the_next_wake_goes_on_r32_r3
     sleep.sleep(tmp_path, state, [REVIEWED, FAILED], ["b-2"], started=0.0, keep=10)
     artifact = yaml.safe_load((tmp_path / sleep.CONSOLIDATED / f"{state.session_id}.yaml").read_text())
     assert artifact["tasks_completed"] == ["b-1"]
-    assert artifact["key_decisions"] == ["b-1: FAIL 76"]
-    assert artifact["patterns_observed"] == ["race x2", "naming x1"]
-    assert artifact["failed_approaches"] == ["b-2: no gate"]
+    assert artifact["key_decisions"] == ["b-1: FAIL 76", "b-2: no review: no gate"]
+    assert artifact["patterns_observed"] == ["naming x1", "race x1"]  # in how many beads
+    assert artifact["failed_approaches"] == ["b-1: naming, race: HIGH Two writers."]
     assert artifact["domains_visited"] == ["general"]
     again = sleep.wake(tmp_path, "teacher-cto")
     assert (again.task_queue, again.scores_snapshot, again.building) == (["b-2"], {"b-1": 76}, "/r")
     assert again.session_id != state.session_id
+    assert again.layer_0 == "teacher-cto: CORRECTNESS+SECURITY"
     assert [entry["event"] for entry in library_log(tmp_path)] == ["wake", "sleep", "wake"]
 
 
@@ -127,6 +129,52 @@ def test_a_lens_that_passes_nearly_everything_is_called_drifting_r37(tmp_path):
     history.add("b-x", verdict="FAIL")
     history.add("b-y", verdict="FAIL")
     assert not history.drifting
+
+
+def test_the_window_of_drift_outlives_a_restart_r37(tmp_path):
+    for number in range(DRIFT_WINDOW):
+        History(tmp_path).add(f"b-{number}", verdict="PASS")  # each life sees one review
+    assert History(tmp_path).drifting
+    (tmp_path / "history.jsonl").write_text('{"bead": 1}\nnot json\n[' + "[" * 100_000 + '\n{"bead": "x"}\n')
+    assert not History(tmp_path).drifting
+
+
+def test_the_figures_of_drift_count_second_looks_and_what_they_found_r37():
+    reviews = [
+        {"bead": "b", "verdict": "PASS", "second_look": n < 4, "issue_classes": ["x"] * (n < 1)} for n in range(30)
+    ]
+    assert drift(reviews) == {
+        "window": 20,
+        "passed": 20,
+        "share": 1.0,
+        "drifting": True,
+        "second_looks": 0,
+        "found_at_second": 0,
+    }
+    figures = drift(reviews[:10])
+    assert (figures["window"], figures["drifting"], figures["second_looks"], figures["found_at_second"]) == (
+        10,
+        False,
+        4,
+        1,
+    )
+    assert drift([])["share"] is None
+
+
+def test_a_teacher_that_is_killed_loses_few_cycles(tmp_path):
+    state = sleep.wake(tmp_path, "teacher-cto")
+    sleep.settle(tmp_path, state, [REVIEWED], started=0.0, keep=10)
+    assert [path.stem for path in (tmp_path / sleep.CONSOLIDATED).iterdir()] == [state.session_id]
+
+
+def test_the_library_log_is_put_aside_when_it_is_full_and_keeps_whole_entries_r34(tmp_path, monkeypatch):
+    monkeypatch.setattr(sleep, "LOG_ROTATE_AT", 400)
+    for number in range(9):
+        sleep.log(tmp_path, "wake", number=number)
+    older = list(yaml.safe_load_all((tmp_path / f"{sleep.LOG_FILE}.1").read_text()))
+    newer = library_log(tmp_path) if (tmp_path / sleep.LOG_FILE).exists() else []
+    assert [entry["number"] for entry in older + newer][-len(older + newer) :] == list(range(9))[-len(older + newer) :]
+    assert all(set(entry) == {"at", "event", "number"} for entry in older + newer)
 
 
 def test_the_history_is_rotated(tmp_path, monkeypatch):
