@@ -74,13 +74,17 @@ class Crashes:
     def drive_all(self, jobs, **env):
         """Drive beads, each until it dies at its point; return how each principal ended."""
         with self.nobody_recovers():
-            return self._drive_all(jobs, env)
+            return self.drive_guarded(jobs, **env)
 
-    def _drive_all(self, jobs, env):
-        lines = "".join(json.dumps({"request": self.request(bead, **more), "at": at}) + "\n" for bead, at, more in jobs)
+    def drive_guarded(self, jobs, **env):
+        """As ``drive_all``, with the janitor that each spawn brings."""
+        lines = "".join(
+            json.dumps({"request": self.request(bead, **more), "at": at, "after": after}) + "\n"
+            for bead, at, after, more in (job if len(job) == 4 else (*job[:2], 0, job[2]) for job in jobs)
+        )
         done = subprocess.run(
             [sys.executable, str(HARNESS)], input=lines, text=True, check=False, stdout=subprocess.PIPE,
-            env={**self.school.env, **env}, timeout=900,
+            env={**self.school.env, **env}, timeout=3600,
         )  # fmt: skip
         ended = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(ended) == len(jobs), done

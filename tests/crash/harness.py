@@ -1,13 +1,15 @@
 """A process that forks principals: each drives one bead as `school spawn` does, and may be told where to die.
 
 Imported once, so that a hundred crashes cost no hundred starts of the interpreter. Reads jobs (JSON lines: a request,
-and `at`, a fault point) from stdin, runs some at once, and prints one line a job with how its principal ended.
+`at`, a fault point, and `after`, seconds after which the kernel ends it whatever it does) from stdin, runs some at
+once, and prints one line a job with how its principal ended.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 
 PARALLEL = 3
@@ -22,6 +24,7 @@ def main() -> None:
 
     def become_principal(job: dict) -> int:
         faults._AT = job["at"]
+        signal.setitimer(signal.ITIMER_REAL, job.get("after", 0))  # SIGALRM without a handler ends a process at once
         try:
             return drive(SpawnRequest.from_json(job["request"]), Quiet()).exit_code
         except SchoolError as error:
