@@ -183,7 +183,8 @@ def _facts(terminal: Terminal, report: Report) -> None:
     tokens = f"{use['prompt_tokens']} + {use['completion_tokens']} tokens"
     terminal.line(f"  used  {use['calls']} call(s), {tokens}, cost {cost}")
     if report.score:
-        terminal.line(f"  score of student-{report.role}: {report.score['old']:g} → {report.score['new']:g}")
+        whose = f"student-{report.role}" + (" on rehearsal, kept apart" if report.rehearsal else "")
+        terminal.line(f"  score of {whose}: {report.score['old']:g} → {report.score['new']:g}")
     if report.rehearsal:
         mark = terminal.paint("rehearsal", "yellow")
         terminal.line(f"  {mark}: a scripted model answered; this is no judgment of real work")

@@ -44,7 +44,7 @@ from orchestrator.principal.janitor import start_janitor
 from orchestrator.principal.journal import BeadJournal, Listener
 from orchestrator.principal.lease import Lease, bead_lease_path, slot
 from orchestrator.principal.report import Report, usage_of
-from orchestrator.principal.scoring import evaluate_and_update
+from orchestrator.principal.scoring import REHEARSED, evaluate_and_update
 from orchestrator.principal.work import Stage, Work, new_report, plan_of, prepared_to_json
 from orchestrator.sandbox.outcome import Outcome
 
@@ -479,7 +479,8 @@ class Conductor:
         request = work.prepared.request
         change = evaluate_and_update(
             self._ledger,
-            request.profile_name,
+            # what a script answered says nothing of a profile: it is kept apart and routes nobody
+            f"{REHEARSED}{request.profile_name}" if report.rehearsal else request.profile_name,
             report.bead,
             outcome,
             teachers=(scores[0], scores[1]) if reviewed else None,

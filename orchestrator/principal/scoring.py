@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from orchestrator.sandbox.outcome import Outcome
 
 START = 50.0
+REHEARSED = "rehearsal:"
+"""Prefix of a profile's score on the scripted model."""
 KEEP = 0.7
 GATES = {"easy": 0, "medium": 25, "hard": 50, "diploma": 75}
 
