@@ -171,8 +171,23 @@ def _repository() -> list[str]:
         for key, kind in keys.items():
             name = f"{section}.{key}"
             lines.append(f"| `{name}` | {'list of texts' if kind is list else 'text'} | {REPOSITORY[name]} |")
-    lines += ["", "```toml", *_example(), "```", ""]
+    lines += ["", "```toml", *_example(), "```", "", REPOSITORY_IMAGE]
     return lines
+
+
+REPOSITORY_IMAGE = """\
+What is built is kept: a new image only for other commands or packages, another manifest or lock file, another file that
+a command names or that `cache_files` matches, or another image below. The tree itself is left out of the image; a
+student and the check have a checkout of their own at `/workspace`. Two things that a setup makes in the tree are there
+all the same:
+
+- files that the repository's `.gitignore` names, such as a compiled extension or a version module, up to 64 MB (not
+  what lies in `build`, `dist`, `target`, `.venv` and the like);
+- `node_modules`, at `/node_modules`, where Node and npm look for it too.
+
+A check of compiled code compiles it itself, from what the student left:
+`python3 setup.py -q build_ext --inplace && python3 -m pytest -q`.
+"""
 
 
 def _example() -> list[str]:

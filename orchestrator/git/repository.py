@@ -188,6 +188,11 @@ def dirty_summary(repo: Repository) -> DirtySummary:
     return _status(repo.root, _config(repo.root), foreign=repo.foreign)[2]
 
 
+def is_ignored(repo: Repository, path: str) -> bool:
+    """Return whether the user's ignore rules keep an untracked file of the working tree from being added."""
+    return bool(git("ls-files", "--others", "--ignored", "--exclude-standard", "--", path, cwd=repo.root).stdout)
+
+
 def list_tree(repo: Repository, sha: str, paths: Sequence[str] = ()) -> tuple[TreeEntry, ...]:
     """Return every file, symlink and submodule of a commit, with sizes, in git's order."""
     entries = []

@@ -50,7 +50,10 @@ def test_a_setup_is_shown_run_once_and_run_again_when_its_files_change(repo, git
     assert second.code == 0, second.stderr
     assert "building" not in second.stderr
     (repo / "wanted.txt").write_text("second\n")
+    (repo / ".school.toml").write_text("[student]\nsetup = ['false']\n")
     uncommitted = look(repo)
+    assert "the .school.toml in the working tree does not count" in uncommitted.stderr
+    git(repo, "checkout", "-q", ".school.toml")
     assert have(repo, git, uncommitted) == "first"
     git(repo, "commit", "-qam", "Other dependencies")
     third = look(repo)
@@ -130,6 +133,10 @@ def test_the_proposal_is_printed_and_written_only_when_asked(school, sample, git
     assert written.returncode == 0
     assert (sample / ".school.toml").read_text() == printed.stdout == written.stdout
     assert "commit -m" in written.stderr
+    assert " -f " not in written.stderr
+    (sample / ".gitignore").write_text(".*\n")
+    (sample / ".school.toml").unlink()
+    assert "add -f .school.toml" in school.run("setup", "--repo", sample, "--write").stderr
     again = school.run("setup", "--repo", sample, "--write")
     assert again.returncode == 2
     assert "exists already" in again.stderr
