@@ -34,21 +34,23 @@ def add(
 ) -> None:
     """Add a provider, or replace it; the aliases then point at real models only."""
     from orchestrator.gateway.providers import add_provider
-    from orchestrator.principal.gateways import shipped_config
+    from orchestrator.principal.gateways import kept_only_if_it_works, require_key, shipped_config
     from orchestrator.settings import settings
 
-    provider = add_provider(
-        settings().home().ensure(),
-        shipped_config(),
-        name,
-        models=[model.strip() for model in models.split(",") if model.strip()],
-        base_url=base_url,
-        wire=wire,
-        key_env=key_env,
-        key_file=key_file,
-        price=price,
-    )
-    _apply(f"provider {provider.name}: {', '.join(model.name for model in provider.models)}")
+    with kept_only_if_it_works():
+        provider = add_provider(
+            settings().home().ensure(),
+            shipped_config(),
+            name,
+            models=[model.strip() for model in models.split(",") if model.strip()],
+            base_url=base_url,
+            wire=wire,
+            key_env=key_env,
+            key_file=key_file,
+            price=price,
+        )
+        require_key(provider)
+        _apply(f"provider {provider.name}: {', '.join(model.name for model in provider.models)}")
 
 
 @gateway.command()
@@ -70,19 +72,20 @@ def use(
 ) -> None:
     """Use an OmniRoute that you already run."""
     from orchestrator.gateway.providers import use_gateway
-    from orchestrator.principal.gateways import shipped_config
+    from orchestrator.principal.gateways import kept_only_if_it_works, shipped_config
     from orchestrator.settings import settings
 
-    warnings = use_gateway(
-        settings().home().ensure(),
-        shipped_config(),
-        None if url == "own" else url,
-        admin_password_file=admin_password_file,
-        shared_key_file=key_file,
-    )
-    for text in warnings:
-        print(f"note: {text}", file=sys.stderr)
-    _apply("the school's own OmniRoute" if url == "own" else f"the OmniRoute at {url}")
+    with kept_only_if_it_works():
+        warnings = use_gateway(
+            settings().home().ensure(),
+            shipped_config(),
+            None if url == "own" else url,
+            admin_password_file=admin_password_file,
+            shared_key_file=key_file,
+        )
+        for text in warnings:
+            print(f"note: {text}", file=sys.stderr)
+        _apply("the school's own OmniRoute" if url == "own" else f"the OmniRoute at {url}")
 
 
 @gateway.command("list")

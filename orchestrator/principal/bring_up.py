@@ -155,7 +155,7 @@ def configure_gateway(home: Home, in_force: Settings, keys: Keys, say: Callable[
     """
     config = gateway_config(home)
     if isinstance(keys, OmniRoute):
-        keys.wait_healthy()
+        keys.wait_healthy(timeout=60.0 if config.url is None else 10.0)  # the user's own is up, or it is not
         if config.url is None:
             configure(keys, config, say=say)
         keys.prove_auth()
@@ -223,6 +223,11 @@ def _all_run(engine: Engine, home: Home, wanted: Mapping[Kind, PartSpec]) -> boo
 def _brought_up(home: Home) -> Path:
     """Return the file that names the containers which were brought all the way up."""
     return home.school / "brought-up"
+
+
+def forget_brought_up(home: Home) -> None:
+    """Let the next look find that the parts have to be configured again."""
+    _brought_up(home).unlink(missing_ok=True)
 
 
 def _ids(containers: Iterable[Container]) -> str:
