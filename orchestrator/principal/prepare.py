@@ -5,6 +5,7 @@ Also where the request's words become facts: which agent, which image, which che
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -197,11 +198,13 @@ def instructions_at(repo: Repository, base_sha: str) -> str:
 
 def tree_at(repo: Repository, sha: str) -> RepoTree:
     """Return a commit's tree as building an image needs it."""
+    blobs = functools.cache(lambda: {one.path: one.sha for one in list_tree(repo, sha) if one.type == "blob"})
     return RepoTree(
         read=lambda path: read_file_at(repo, sha, path),
-        paths=lambda: [entry.path for entry in list_tree(repo, sha) if entry.type == "blob"],
+        paths=lambda: list(blobs()),
         archive=lambda: export_archive(repo, sha),
         version=_version(repo, sha),
+        ids=blobs,
     )
 
 

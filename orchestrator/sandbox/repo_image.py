@@ -150,12 +150,10 @@ def _words(command: str) -> list[str]:
 
 
 def _digest_of(paths: tuple[str, ...], tree: RepoTree) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        content = tree.read(path) or b""
-        digest.update(json.dumps([path, len(content)]).encode())
-        digest.update(content)
-    return digest.hexdigest()
+    """Return a digest of these files; git's own names for their contents spare a process for each."""
+    ids = tree.ids()
+    named = [(path, ids.get(path) or hashlib.sha256(tree.read(path) or b"").hexdigest()) for path in paths]
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
 
 def _own_image(builder: ImageBuilder, config: RepoConfig, tree: RepoTree) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.engine.fake import FakeEngine
@@ -104,6 +106,21 @@ def test_a_change_of_dependencies_repeats_the_setup(bench, tree, config, files):
     bench.built()
     assert bench.ensure(config, tree(files)) != first
     assert bench.built() == ["repo-setup", "repo"]
+
+
+def test_contents_that_git_has_a_name_for_are_not_read(bench, tree):
+    read: list[str] = []
+
+    def named(oid: str):
+        plain = tree(PYTHON)
+        return replace(
+            plain, ids=lambda: {"pyproject.toml": oid}, read=lambda path: read.append(path) or plain.read(path)
+        )
+
+    first = bench.ensure(SETUP, named("a1"))
+    assert bench.ensure(SETUP, named("a1")) == first
+    assert bench.ensure(SETUP, named("b2")) != first
+    assert read == []
 
 
 def test_an_own_image_is_adopted_and_then_set_up(bench, tree):
