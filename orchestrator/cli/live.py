@@ -207,10 +207,12 @@ def _next(terminal: Terminal, report: Report) -> None:
     repo, line = safe(report.repo, limit=200), terminal.line
     if report.branch:
         line(f"  branch {terminal.paint(report.branch, 'bold')}")
-        line(f"    look:  git -C '{repo}' diff {report.base_sha[:12]} {report.branch}    or: school diff {report.bead}")
+        # the ref refs/school/<bead> keeps the reviewed commit; "heads/" says that the branch is meant, not that ref
+        branch = f"heads/{report.branch}"
+        line(f"    look:  git -C '{repo}' diff {report.base_sha[:12]} {branch}    or: school diff {report.bead}")
         trial = " --rehearsal" if report.rehearsal else ""
         line(f"    take:  school approve {report.bead} --sha {str(report.head_sha)[:12]} --apply{trial}")
-        line("           or: school reject, school fix")
+        line(f"           or: git -C '{repo}' merge {branch}    or: school reject, school fix")
     elif report.head_sha and report.head_sha != report.base_sha:
         line(f"  its work is kept at refs/school/{report.bead}")
         line(f"    look:  school diff {report.bead}    school show {report.bead}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.home import Home
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+PARTS = ("omniroute", "gate", "rehearsal", "teacher-cto", "teacher-coo")
 JSON = typer.Option(False, "--json", help="JSON on stdout.")
 
 
@@ -163,13 +164,16 @@ def _word(terminal: Terminal, row: dict[str, Any]) -> None:
 
 @app.command()
 def logs(
-    bead: str = typer.Argument(..., help="Bead id, or its end."),
+    bead: str = typer.Argument(..., help="Bead id, or its end; or a standing part: omniroute, gate, teacher-cto, …"),
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on until it ends; exit with its outcome's number."),
     as_json: bool = typer.Option(False, "--json", help="The log's own JSON lines."),
 ) -> None:
     """Show what happened in a bead; -f follows it and ends with its outcome."""
     from orchestrator.principal.journal import log_path
 
+    if bead in PARTS:
+        _part_logs(bead)
+        return
     path = log_path(_home(), bead)
     if not path.exists():
         path = log_path(_home(), find_bead(bead)["bead"])
@@ -178,6 +182,15 @@ def logs(
         code = show.line(line)
         if code is not None and follow:
             raise typer.Exit(code)
+
+
+def _part_logs(kind: str) -> None:
+    """Print the end of a standing part's output."""
+    from orchestrator.cli.terminal import safe
+    from orchestrator.principal.status import part_logs
+
+    for text in part_logs(kind).splitlines():
+        print(safe(text, limit=2000))
 
 
 class _Printer:
@@ -268,7 +281,9 @@ def diff(
     if stat and not as_json:
         for path in report.get("files_changed", []):
             print(safe(path))
-        print(report.get("diffstat"))
+        counts = report.get("diffstat") or {}
+        if counts:
+            print(f"{counts['files']} file(s), +{counts['additions']} -{counts['deletions']}")
         return
     text = git_diff(open_repository(Path(row["repo"])), row["base_sha"], row["head_sha"]).decode("utf-8", "replace")
     if as_json:

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("tick", "Do such rounds until it is told to end."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
     "staff": ("staff", "Plugins that tend the school's own records."),
+    "runtime": ("runtime", "Orca, where it is: status, worktrees, schedule."),
     "personas": ("personas", "Show which file each role's persona comes from, and why."),
     "teacher": ("teachers", "Show a teacher's state, history, drift and agreement."),
     "resume": ("care", "Adopt beads whose process died, and take them to their end."),

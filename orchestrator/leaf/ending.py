@@ -82,7 +82,9 @@ def _never_answered(usage: Mapping[str, Any] | None) -> bool:
 def _denial(usage: Mapping[str, Any] | None, agent_reason: str) -> str:
     last = (usage or {}).get("last_error") or {}
     if last:
-        return f"the gateway refused the model calls (last: {last.get('status')} {last.get('code', '')})".replace(
-            " )", ")"
-        )
+        status, code = last.get("status"), str(last.get("code") or "")
+        told = f"{status} {code}".strip()
+        if isinstance(status, int) and status >= 500:
+            return f"the model did not answer (last: {told}); see what answers: school gateway test"
+        return f"the gateway refused the model calls (last: {told}); see what answers: school gateway test"
     return agent_reason or "the gateway refused the model calls"

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.engine.base import LABEL_HOME, LABEL_KIND, Kind
 from orchestrator.engine.connect import connect
 from orchestrator.engine.locate import locate
-from orchestrator.errors import EngineError
+from orchestrator.errors import EngineError, UsageError
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import standing
@@ -27,7 +27,7 @@ def school_status() -> dict[str, Any]:
         "running": 0,
         "ended": 0,
         "open_cleanup": 0,
-        "settings": {name: str(value) for name, value in in_force.model_dump().items()},
+        "settings": in_force.model_dump(mode="json"),
     }
     if made and home.ledger.exists():
         with Ledger(home.ledger) as ledger:
@@ -46,11 +46,28 @@ def school_status() -> dict[str, Any]:
         if made:
             found["parts"] = [
                 {"kind": c.labels.get(LABEL_KIND), "state": c.state, "name": c.name, "image": c.image[:19]}
-                for c in standing.parts(engine, home)
+                for c in sorted(standing.parts(engine, home), key=lambda part: part.name)
             ]
     finally:
         engine.close()
     return found
+
+
+def part_logs(kind: str) -> str:
+    """Return the end of a standing part's output.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    home = settings().home()
+    engine = connect()
+    try:
+        found = [part for part in standing.parts(engine, home) if part.labels.get(LABEL_KIND) == kind]
+        if not found:
+            raise UsageError(f"There is no {kind} of the home {home.root}.", next_step="Bring the school up: school up")
+        return engine.logs(found[0].id, tail=300).decode("utf-8", "replace")
+    finally:
+        engine.close()
 
 
 def traces() -> dict[str, list[str]]:
