@@ -477,10 +477,11 @@ class Conductor:
         scores = tuple(float(report.scores[t] or 0) for t in ("cto", "coo"))
         reviewed = outcome in {Outcome.ACCEPTED, Outcome.REJECTED}
         request = work.prepared.request
+        # what a script answered says nothing of a profile: it is kept apart and routes nobody
+        profile = f"{REHEARSED}{request.profile_name}" if report.rehearsal else request.profile_name
         change = evaluate_and_update(
             self._ledger,
-            # what a script answered says nothing of a profile: it is kept apart and routes nobody
-            f"{REHEARSED}{request.profile_name}" if report.rehearsal else request.profile_name,
+            profile,
             report.bead,
             outcome,
             teachers=(scores[0], scores[1]) if reviewed else None,
@@ -490,7 +491,7 @@ class Conductor:
         record_feedback(
             self._ledger,
             report.bead,
-            profile=request.profile_name,
+            profile=profile,
             domain=request.domain,
             difficulty=request.difficulty,
             outcome=outcome,

@@ -11,7 +11,7 @@ from orchestrator.principal.efc import Efc, efc_of, feedback_of, history
 from orchestrator.principal.ledger import Ledger
 from orchestrator.principal.request import DIFFICULTIES
 from orchestrator.principal.routing import Profile, load_routing
-from orchestrator.principal.scoring import START, changes, current, scores
+from orchestrator.principal.scoring import REHEARSED, START, changes, current, scores
 from orchestrator.settings import settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def score_report(*, profile: str = "", bead: str = "", limit: int = 20) -> dict[
     with Ledger(home.ledger) as ledger:
         scored = scores(ledger)
         roles = {name: p.role for name, p in routing.profiles.items()}
-        roles_of = {**{name: name.removeprefix("student-") for name in scored}, **roles}
+        roles_of = {**{name: name.removeprefix(REHEARSED).removeprefix("student-") for name in scored}, **roles}
         if profile and profile not in roles_of:
             raise _unknown(profile, roles_of)
         names = [profile] if profile else sorted(roles_of)
