@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: up demo test check bench soak down clean help
+.PHONY: up demo test check bench soak escape down clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,6 +36,10 @@ bench: $(READY) ## measure against the raw engine
 soak: $(READY) ## 300 beads with random kills (BEADS=, SEED=); nothing may be left, and memory stays flat
 	@$(BIN)/python -m orchestrator.engine.provision --home $(TEST_HOME) >/dev/null
 	@SOAK_BEADS=$(or $(BEADS),300) SOAK_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/crash/test_soak.py
+
+escape: $(READY) ## carry out every attack of the catalogue, and print it with what held each one
+	@$(BIN)/python -m orchestrator.engine.provision --home $(TEST_HOME) >/dev/null
+	@$(BIN)/python -m tests.escape
 
 down: $(READY) ## stop this home's standing parts (refuses while beads run, unless FORCE=1)
 	@$(BIN)/school down $(if $(FORCE),--force)
