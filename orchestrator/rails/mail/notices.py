@@ -66,7 +66,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A person's word for a bead, as it was taken."""
+    """A person's word for a bead, as it was taken; ``head_sha`` is the commit that its notice was about."""
 
     message_id: str
     thread_id: str
@@ -74,6 +74,7 @@ class Answer:
     sender: str
     command: str
     note: str
+    head_sha: str = ""
 
 
 class Notices:
@@ -170,8 +171,12 @@ class Notices:
     def unfinished(self) -> list[Answer]:
         """Return answers that were taken and not carried out, oldest first."""
         with self._ledger.transaction() as db:
-            rows = db.execute("SELECT * FROM mail_messages WHERE result IS NULL ORDER BY at").fetchall()
-        return [Answer(r["message_id"], r["thread_id"], r["bead"], r["sender"], r["command"], r["note"]) for r in rows]
+            rows = db.execute(
+                "SELECT m.*, n.head_sha FROM mail_messages m JOIN mail_notices n ON n.bead=m.bead "
+                "AND n.thread_id=m.thread_id AND n.state='answered' WHERE m.result IS NULL ORDER BY m.at"
+            ).fetchall()
+        names = ("message_id", "thread_id", "bead", "sender", "command", "note", "head_sha")
+        return [Answer(*(row[name] for name in names)) for row in rows]
 
     def finish(self, answer: Answer, result: str) -> None:
         """Note what came of an answer."""

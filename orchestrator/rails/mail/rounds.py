@@ -137,7 +137,15 @@ def _expectation(
 
 
 def _answer(reply: Reply, notice: Notice, judgment: Accepted) -> Answer:
-    return Answer(reply.message_id, reply.thread_id, notice.bead, judgment.sender, judgment.command, judgment.note)
+    return Answer(
+        reply.message_id,
+        reply.thread_id,
+        notice.bead,
+        judgment.sender,
+        judgment.command,
+        judgment.note,
+        notice.head_sha,
+    )
 
 
 def _carry_out(mailer: Mailer, notices: Notices, answer: Answer, act: Callable[[Answer], str]) -> Handled:

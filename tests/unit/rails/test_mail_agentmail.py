@@ -63,6 +63,7 @@ class Person:
 
     def read(self, allow=frozenset({ANN})):
         def act(answer):
+            assert answer.head_sha == SHA  # what is approved is the commit that the notice was about
             self.acted.append((answer.bead, answer.command, answer.note))
             return self.act(answer)
 
