@@ -84,7 +84,7 @@ class BdTasks:
 
     def list(self, *, closed: bool = False, limit: int = 200) -> Sequence[Task]:
         """Return tasks in bd's order."""
-        found = self._call("list", f"--limit={limit}", *(["--all"] if closed else []))
+        found = self._call("list", "--sort=priority", f"--limit={limit}", *(["--all"] if closed else []))
         return [self._task(item) for item in _many(found)]
 
     def ready(self, *, limit: int = 100) -> Sequence[Task]:
@@ -147,14 +147,16 @@ class BdTasks:
             domain=fields.get("domain", ""),
             difficulty=fields.get("difficulty", ""),
             labels=kept,
-            owner=str(item.get("assignee") or item.get("owner") or "") if status is Status.CLAIMED else "",
+            owner=str(item.get("assignee") or "") if status is Status.CLAIMED else "",
             reason=str(item.get("close_reason") or blocked),
             created=str(item.get("created_at") or ""),
             updated=str(item.get("updated_at") or ""),
         )
 
     def _call(self, *arguments: str, owner: str = "", stdin: str = "") -> Any:
-        env = {**os.environ, "BD_JSON_ENVELOPE": "1", "NO_COLOR": "1"} | ({"BD_ACTOR": owner} if owner else {})
+        env = {**os.environ, "BD_JSON_ENVELOPE": "1", "NO_COLOR": "1"} | (
+            {"BEADS_ACTOR": owner, "BD_ACTOR": owner} if owner else {}
+        )
         actor = [f"--actor={owner}"] if owner else []
         argv = [str(self._program), *arguments, *actor, "--json"]
         with self._alone():
