@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -134,6 +135,16 @@ class Records:
             self._ledger.event(bead, "staff.note", by=by, text=text)
         for area, name in removals:
             files.remove_file(str(self._folder(area)), _name(name))
+
+    def last_run(self, plugin: str) -> dict[str, Any] | None:
+        """Return what the ledger says of a plugin's last run that was written down, or None."""
+        with self._ledger.transaction() as db:
+            row = db.execute(
+                "SELECT data FROM events WHERE kind='staff.run' AND json_extract(data, '$.plugin')=? "
+                "ORDER BY id DESC LIMIT 1",
+                (plugin,),
+            ).fetchone()
+        return None if row is None else dict(json.loads(row["data"]))
 
     def event(self, kind: str, **data: Any) -> None:
         """Append an event about staff itself."""

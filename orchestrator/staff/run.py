@@ -76,6 +76,15 @@ def run_plugin(
                 run.applied = True
             except (OSError, SchoolError) as error:
                 run.status, run.reason = "failed", f"its effects could not all be carried out: {error}"
-    if not dry_run:
+    if not dry_run and _is_news(run, records.last_run(plugin.name)):
         records.event("staff.run", **run.to_json())
     return run
+
+
+def _is_news(run: StaffRun, before: dict[str, Any] | None) -> bool:
+    """Return whether a run is worth a line in the ledger, which only grows: a scheduler makes thousands a year."""
+    names = ("status", "reason", "findings", "effects", "proposals")
+    said = {name: getattr(run, name) for name in names}
+    if before is None:
+        return said != {name: getattr(StaffRun(run.plugin, run.trust, dry_run=False), name) for name in names}
+    return bool(run.effects) or said != {name: before.get(name) for name in names}

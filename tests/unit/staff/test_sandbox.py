@@ -201,6 +201,20 @@ def test_what_could_not_be_carried_out_is_said(school):
     assert "could not all be carried out" in run.reason
 
 
+def test_the_ledger_does_not_grow_by_runs_that_say_nothing_new(school):
+    quiet = Plugin(lambda sandbox: None)
+    quiet.run = lambda sandbox, ctx: StaffResult()
+    for _ in range(3):
+        run_plugin(quiet, school.records, school.ctx)
+    assert events(school, "staff.run") == []
+    for _ in range(3):
+        run_plugin(Plugin(lambda sandbox: None), school.records, school.ctx)
+    assert [event["findings"] for event in events(school, "staff.run")] == [["looked"]]
+    for _ in range(2):
+        run_plugin(quiet, school.records, school.ctx)
+    assert [event["findings"] for event in events(school, "staff.run")] == [["looked"], []]
+
+
 # -- who may run ---------------------------------------------------------------------------------------------------
 
 
