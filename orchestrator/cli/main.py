@@ -40,6 +40,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fix": ("word", "Send work to a new student with your note; both judges again."),
     "apply": ("word", "Merge an approved bead's commit: all of it, or nothing."),
     "review": ("word", "Have a bead judged that ended as not_reviewed."),
+    "verify-record": ("records", "Check a bead's archived record again, claim by claim."),
+    "keys": ("records", "List the judges' seal keys, or change them."),
     "status": ("look", "Show the standing parts and the settings in force."),
     "submit": ("tasks", "Put a task into the tracker, to be run later."),
     "tasks": ("tasks", "Look at the tracker's tasks; close, block or reopen one."),

@@ -7,6 +7,7 @@ verifies for this bead, this commit and the evidence that the principal wrote.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,10 @@ from orchestrator import bookbag
 from orchestrator.errors import SealError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from orchestrator.settings import Settings
 
 TEACHERS = ("cto", "coo")
+Keys = Mapping[str, bytes] | Mapping[str, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Expected:
     bead: str
     head_sha: str
     evidence_sha256: str
-    keys: Mapping[str, bytes]  # teacher -> seal key
+    keys: Keys  # of each teacher: its key, or every key that counts by its name
 
 
 @dataclass(slots=True)

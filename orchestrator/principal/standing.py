@@ -17,8 +17,8 @@ from orchestrator.errors import BookbagError, ConfigError, GitError, RepositoryU
 from orchestrator.git.landing import kept_commit
 from orchestrator.git.repository import open_repository
 from orchestrator.principal.acceptance import decide
-from orchestrator.principal.handoff import TEACHERS, Expected, check_seals
-from orchestrator.review.record import read_seal_key
+from orchestrator.principal.handoff import Expected, Keys, check_seals
+from orchestrator.principal.keys import counting_keys
 from orchestrator.sandbox.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def why_not_accepted(home: Home, row: Mapping[str, Any]) -> str:
         return f"it ended as {row['outcome']}"
     try:
         bag = archived_bag(home, str(row["bead"]))
-        keys = {teacher: read_seal_key(home.keys / f"seal-{teacher}.key") for teacher in TEACHERS}
+        keys = counting_keys(home)
     except (BookbagError, ConfigError) as error:
         return error.message
     if bag is None:
@@ -58,7 +58,7 @@ def why_not_accepted(home: Home, row: Mapping[str, Any]) -> str:
     return _why_not_judged(home, row, bag, keys)
 
 
-def _why_not_judged(home: Home, row: Mapping[str, Any], bag: Mapping[str, Any], keys: Mapping[str, bytes]) -> str:
+def _why_not_judged(home: Home, row: Mapping[str, Any], bag: Mapping[str, Any], keys: Keys) -> str:
     bead, progress = str(row["bead"]), row["data"].get("progress") or {}
     evidence = str(progress.get("evidence_sha256") or "")
     bad = check_seals(bag, Expected(bead, str(row["head_sha"] or ""), evidence, keys))
