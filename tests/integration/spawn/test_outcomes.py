@@ -190,7 +190,7 @@ def test_eight_at_once_on_one_repository(school, sample):
         (["--model", "no/such", "--repo", ".", "x"], "no model alias"),
         (["--base", "no-such-ref", "--repo", ".", "x"], "names no commit"),
         (["--timeout", "0", "--repo", ".", "x"], "--timeout"),
-        (["--memory", "lots", "--repo", ".", "x"], "Not a size"),
+        (["--memory", "lots", "--repo", ".", "x"], "--memory is not a size"),
         (["--agent", "command", "--repo", ".", "x"], "--command"),
         (["--repo", "."], "no task"),
         (["--bead", "../x", "--repo", ".", "x"], "bead"),
