@@ -69,6 +69,11 @@ class Settings(BaseSettings):
     student_max_cost: float = Field(
         2.0, gt=0, description="Cost of a student (USD); calls without a known price don't count."
     )
+    day_max_calls: int | None = Field(None, ge=1, description="Model calls of the whole school in a day (UTC).")
+    day_max_tokens: int | None = Field(None, ge=1, description="Tokens of the whole school in a day (UTC).")
+    day_max_cost: float | None = Field(
+        None, gt=0, description="Cost of the whole school in a day (UTC, USD); calls without a known price don't count."
+    )
     student_memory: str = Field("2g", description="Memory of a student, swap included.")
     student_cpus: float = Field(2.0, gt=0, description="CPUs of a student.")
     student_pids: int = Field(512, ge=16, description="Processes of a student.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from orchestrator.gate.buffers import Buffers
+from orchestrator.gate.day import Day
 from orchestrator.gate.forward import REVOKED, STOPPING, Forwarder
 from orchestrator.gate.grants import Grant
 from orchestrator.gate.log import REFUSAL_SAMPLE, REFUSALS_LOGGED, CallLog
@@ -18,7 +19,7 @@ from orchestrator.gate.state import State
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.gate.grants import Terms
+    from orchestrator.gate.grants import Limits, Terms
     from orchestrator.gate.meters import Call
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Gate:
         self._buffers = Buffers()
         self._silence = silence
         self._state = State(root / "state")
+        self.day = Day()
         self._grants: dict[str, Grant] = {}
         self._sockets: dict[str, GrantSocket] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -62,6 +64,7 @@ class Gate:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
+        self._state.restore_day(self.day)
         self._grants = {grant.name: grant for grant in self._state.load()}
         folder = self.root / "sockets"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -129,7 +132,14 @@ class Gate:
         grant = self._grants.get(name)
         return grant.usage() if grant is not None else self._state.final(name)
 
+    def limit_day(self, limits: Limits) -> dict[str, Any]:
+        """Set the limits of the day for all grants together; return what is used of them."""
+        self.day.limits = limits
+        self._state.save_day(self.day)
+        return self.day.as_json()
+
     async def _open(self, grant: Grant) -> None:
+        grant.day = self.day
         if self._session is None:
             raise RuntimeError("Gate.start() was not called")
         forwarder = Forwarder(
@@ -149,6 +159,7 @@ class Gate:
 
     def _record(self, grant: Grant, entry: dict[str, Any]) -> None:
         try:
+            self._state.save_day(self.day)
             if not grant.revoked:  # the final usage is written by delete()
                 self._state.save_usage(grant)
             self.log.write(entry)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from orchestrator.gate.grants import Terms, valid_name
+from orchestrator.gate.grants import Limits, Terms, valid_name
 from orchestrator.gate.sockets import SOCKET, bind
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Control:
         app.add_routes(
             [
                 web.get("/health", self._health),
+                web.get("/day", self._day),
+                web.put("/day", self._limit_day),
                 web.get("/grants", self._list),
                 web.put("/grants/{grant}", self._put),
                 web.get("/grants/{grant}", self._usage),
@@ -47,6 +49,16 @@ class Control:
 
     async def _health(self, _request: web.Request) -> web.Response:
         return web.json_response({"ok": True, "upstream": self._gate.upstream, "grants": len(self._gate.grants())})
+
+    async def _day(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._gate.day.as_json())
+
+    async def _limit_day(self, request: web.Request) -> web.Response:
+        try:
+            limits = Limits.parse(await request.json())
+        except ValueError as error:
+            return _error(400, "bad_limits", str(error))
+        return web.json_response(self._gate.limit_day(limits))
 
     async def _list(self, _request: web.Request) -> web.Response:
         return web.json_response([grant.usage() for grant in self._gate.grants()])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from orchestrator.gate.day import Day
     from orchestrator.gate.meters import Call
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
@@ -17,6 +18,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 NAME_LIMIT = 128
 BEADS_KEPT = 500
 """Beads a teacher's grant keeps counters for; the least recently used one is forgotten first."""
+WARN_AT = 0.8
+"""The part of a budget from which on it is said to be nearly spent."""
 KINDS = ("student", "teacher", "principal")
 
 
@@ -33,6 +36,23 @@ class Limits:
     tokens: int | None = None
     cost_usd: float | None = None
     parallel: int | None = None
+
+    @classmethod
+    def parse(cls, data: Any) -> Limits:
+        """Read limits as the control channel and the state file have them.
+
+        Raises:
+            ValueError: one is malformed; the text names it.
+        """
+        limits = data or {}
+        if not isinstance(limits, dict):
+            raise ValueError("limits must be an object")  # noqa: TRY004 - one error for every malformed body
+        return cls(
+            calls=_whole(limits, "calls"),
+            tokens=_whole(limits, "tokens"),
+            cost_usd=_number(limits, "cost_usd"),
+            parallel=_whole(limits, "parallel"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +98,12 @@ class Terms:
             raise ValueError("bead must be a bead id or null")
         if kind == "student" and bead is None:
             raise ValueError("a student's grant needs its bead")
-        limits = data.get("limits") or {}
-        if not isinstance(limits, dict):
-            raise ValueError("limits must be an object")  # noqa: TRY004
         return cls(
             kind=kind,
             key=key,
             bead=bead,
             models=_names(data, "models"),
-            limits=Limits(
-                calls=_whole(limits, "calls"),
-                tokens=_whole(limits, "tokens"),
-                cost_usd=_number(limits, "cost_usd"),
-                parallel=_whole(limits, "parallel"),
-            ),
+            limits=Limits.parse(data.get("limits")),
             prices=_prices(data.get("prices") or {}),
             deadline=_number(data, "deadline"),
             rehearsal_models=frozenset(_names(data, "rehearsal_models")),
@@ -200,6 +212,17 @@ class Counters:
         return cls(**{name: data[name] for name in names})
 
 
+def near(limits: Limits, total: Counters) -> dict[str, float]:
+    """Return which limits are used to four fifths or more, each with the part that is used."""
+    used = {
+        "calls": (total.calls, limits.calls),
+        "tokens": (total.tokens, limits.tokens),
+        "cost_usd": (total.cost_known_usd, limits.cost_usd),
+    }
+    parts = {name: spent / limit for name, (spent, limit) in used.items() if limit}
+    return {name: round(part, 3) for name, part in parts.items() if part >= WARN_AT}
+
+
 @dataclass(slots=True)
 class Grant:
     """One grant: its terms, its counters and the calls in flight."""
@@ -215,6 +238,7 @@ class Grant:
     in_flight: set[Call] = field(default_factory=set)
     buffered: int = 0  # bytes of request bodies held in memory now
     refusals_logged: int = 0
+    day: Day | None = None  # the school's, which it counts for too
 
     def expired(self) -> bool:
         """Return whether its deadline has passed."""
@@ -228,13 +252,14 @@ class Grant:
 
     def counters(self, bead: str | None) -> list[Counters]:
         """Return the counters that a call for ``bead`` moves."""
+        shared = [self.total] if self.day is None else [self.total, self.day.today()]
         if bead is None:
-            return [self.total]
+            return shared
         found = self.by_bead.pop(bead, None) or Counters()
         self.by_bead[bead] = found  # moved to the end: the oldest is first
         while len(self.by_bead) > BEADS_KEPT:
             del self.by_bead[next(iter(self.by_bead))]
-        return [self.total, found]
+        return [*shared, found]
 
     def overrun(self) -> dict[str, Any] | None:
         """Return by how much a limit was passed, or None. Tokens and cost are known only after a call."""
@@ -255,6 +280,7 @@ class Grant:
             **self.total.as_json(),
             "stopped": self.stopped,
             "overrun": self.overrun(),
+            "near": near(self.terms.limits, self.total),
             "last_error": self.last_error,
             "rehearsal": self.rehearsal,
             "revoked": self.revoked,

@@ -14,9 +14,10 @@ from orchestrator.gate.meters import Call
 from orchestrator.gate.routes import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from orchestrator.gate.grants import Grant
+    from orchestrator.gate.day import Day
+    from orchestrator.gate.grants import Counters, Grant, Limits
 
 BYTES_PER_TOKEN = 3  # text is nearer to 4: a reservation must not be too small
 DEFAULT_COMPLETION = 8192  # reserved when the body sets no limit of its own
@@ -54,7 +55,10 @@ def admit(
     price = grant.terms.prices.get(model)
     if price is not None:
         call.reserved_cost = price.cost(size // BYTES_PER_TOKEN, _completion_bound(body))
-    refusal = _spent(grant) or _crowded(grant, call)
+    terms = grant.terms.limits
+    refusal = _spent(terms, grant.total) or _crowded(terms, grant.total, grant.in_flight, call)
+    if refusal is None and grant.day is not None:
+        refusal = _of_the_day(grant.day, call)
     if refusal is not None:
         return replace(refusal, model=model)
     call.begin()
@@ -69,8 +73,17 @@ def _completion_bound(body: Mapping[str, Any]) -> int:
     return DEFAULT_COMPLETION
 
 
-def _spent(grant: Grant) -> Refusal | None:
-    limits, total = grant.terms.limits, grant.total
+def _of_the_day(day: Day, call: Call) -> Refusal | None:
+    """Apply the same rules to all grants together."""
+    total = day.today()
+    spent = _spent(day.limits, total)
+    if spent is not None:
+        message = f"The school's budget of the day (UTC) is spent. {spent.message}"
+        return replace(spent, message=message, stopped=f"day-{spent.stopped}")
+    return _crowded(day.limits, total, day.in_flight, call)
+
+
+def _spent(limits: Limits, total: Counters) -> Refusal | None:
     if limits.calls is not None and total.calls >= limits.calls:
         return _exhausted("calls", f"all {limits.calls} calls are used")
     if limits.tokens is not None and total.tokens >= limits.tokens:
@@ -86,8 +99,7 @@ def _exhausted(what: str, detail: str) -> Refusal:
     return Refusal(403, "budget_exhausted", f"The budget of this grant is spent: {detail}.", stopped=what)
 
 
-def _crowded(grant: Grant, call: Call) -> Refusal | None:
-    limits, total, others = grant.terms.limits, grant.total, grant.in_flight
+def _crowded(limits: Limits, total: Counters, others: Collection[Call], call: Call) -> Refusal | None:
     if not others:
         return None
     if limits.parallel is not None and len(others) >= limits.parallel:

@@ -150,6 +150,8 @@ class Call:
     def begin(self) -> None:
         """Take a place among the calls in flight; the call counts from now on."""
         self.grant.in_flight.add(self)
+        if self.grant.day is not None:
+            self.grant.day.in_flight.add(self)
         for counters in self.grant.counters(self.bead):
             counters.calls += 1
 
@@ -160,6 +162,8 @@ class Call:
         self.settled = True
         grant, tally = self.grant, self.tally
         grant.in_flight.discard(self)
+        if grant.day is not None:
+            grant.day.in_flight.discard(self)
         failed = bool(self.code) or not 200 <= self.status < 300
         reported = tally.prompt is not None or tally.completion is not None
         prompt, completion = tally.prompt or 0, tally.completion or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from orchestrator.gate.day import Day
+
 VERSION = 1
 FINAL_KEPT = 500
 """Final usages of revoked grants that are kept, for a principal that died before it wrote them down."""
@@ -24,6 +27,7 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self._grants_file = folder / "grants.json"
+        self._day_file = folder / "day.json"
         self._usage = folder / "usage"
         self._final = folder / "final"
         for path in (folder, self._usage, self._final):
@@ -60,6 +64,17 @@ class State:
     def save_usage(self, grant: Grant) -> None:
         """Write down one grant's counters. Cheap: done after every call."""
         _write(self._usage / f"{grant.name}.json", grant.usage(), durable=False)
+
+    def save_day(self, day: Day) -> None:
+        """Write down the day's counters and limits."""
+        _write(self._day_file, day.as_json(), durable=False)
+
+    def restore_day(self, day: Day) -> None:
+        """Read them back; what can't be read is no limit and nothing used, until the principal says more."""
+        data = _read(self._day_file)
+        if data is not None:
+            with contextlib.suppress(ValueError, TypeError):
+                day.restore(data)
 
     def save_final(self, grant: Grant) -> None:
         """Keep a revoked grant's last counters and forget its running ones."""

@@ -114,6 +114,14 @@ class GateClient:
         """Return the usage of every living grant."""
         return list(self._call("GET", "/grants"))
 
+    def limit_day(self, limits: Mapping[str, float | None]) -> dict[str, Any]:
+        """Set what all grants together may use in a day (UTC); return what is used, and ``near`` or past a limit.
+
+        Raises:
+            GatewayUnavailableError: the gate does not answer.
+        """
+        return dict(self._call("PUT", "/day", dict(limits)))
+
     def log(self, *, grant: str | None = None, bead: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return log entries, the newest last."""
         query = {"grant": grant, "bead": bead, "limit": limit}

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 EXIT_COMPLETED, EXIT_FAILED, EXIT_TIMED_OUT, EXIT_MEMORY, EXIT_DENIED = 0, 3, 4, 5, 6
 KILLED = 137
-BUDGET_STOPS = frozenset({"calls", "tokens", "cost"})
+BUDGET_STOPS = {
+    "calls": "the budget of calls",
+    "tokens": "the budget of tokens",
+    "cost": "the budget of cost",
+    "day-calls": "the school's budget of calls for the day",
+    "day-tokens": "the school's budget of tokens for the day",
+    "day-cost": "the school's budget of cost for the day",
+}
+"""Reasons for which the gate stops a bead that is out of budget, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Ending:
     exit_code: int | None
 
 
-def classify(  # noqa: PLR0911 - a table of endings, one return each
+def classify(  # noqa: C901, PLR0911 - a table of endings, one return each
     result: WaitResult,
     *,
     disk_exceeded: str = "",
@@ -64,8 +72,10 @@ def classify(  # noqa: PLR0911 - a table of endings, one return each
         return Ending(Outcome.OUT_OF_MEMORY, "the memory limit was reached and the agent failed", code)
     if code == EXIT_TIMED_OUT or (code == KILLED and deadline_passed):
         return Ending(Outcome.TIMED_OUT, "the time limit was reached", code)
+    if code == KILLED:  # nothing inside can kill the first process: somebody outside did, and it was not us
+        return Ending(Outcome.LOST, "the container was killed from outside", code)
     if stopped in BUDGET_STOPS:
-        return Ending(Outcome.BUDGET_EXHAUSTED, f"the budget of {stopped} was spent", code)
+        return Ending(Outcome.BUDGET_EXHAUSTED, f"{BUDGET_STOPS[str(stopped)]} was spent{_overrun(usage)}", code)
     if code == EXIT_DENIED or _never_answered(usage):
         return Ending(Outcome.GATEWAY_DENIED, _denial(usage, agent_reason), code)
     return Ending(Outcome.TASK_FAILED, agent_reason or f"the agent ended with {code}", code)
@@ -77,6 +87,12 @@ def _never_answered(usage: Mapping[str, Any] | None) -> bool:
         return False
     bad = int(usage.get("failed") or 0) + int(usage.get("refused") or 0)
     return bad > 0 and int(usage.get("calls") or 0) <= int(usage.get("failed") or 0)
+
+
+def _overrun(usage: Mapping[str, Any] | None) -> str:
+    over = (usage or {}).get("overrun") or {}
+    said = [f"{amount:g} {'USD' if name == 'cost_usd' else name}" for name, amount in over.items()]
+    return f", overrun by {' and '.join(said)}" if said else ""
 
 
 def _denial(usage: Mapping[str, Any] | None, agent_reason: str) -> str:

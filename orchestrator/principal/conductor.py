@@ -36,6 +36,7 @@ from orchestrator.leaf.verify import FAILED, Verification, Verifier
 from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
 from orchestrator.principal.adoption import adopted_ending, leaf_container, record_to_json, unseen_end
+from orchestrator.principal.budgets import notes_of
 from orchestrator.principal.cancel import Cancellation
 from orchestrator.principal.efc import record as record_feedback
 from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
@@ -509,6 +510,8 @@ class Conductor:
             usage = self._school.close_grant(work.prepared.bead)
         work.grant_open = False
         work.report.usage["student"] = usage_of(usage)
+        for text in notes_of(usage):
+            work.journal.note(text)
         work.report.rehearsal = work.report.rehearsal or bool((usage or {}).get("rehearsal"))
         return usage
 

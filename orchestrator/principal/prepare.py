@@ -19,6 +19,7 @@ from orchestrator.git.blobs import read_file_at
 from orchestrator.git.landing import check_branch_free
 from orchestrator.git.repository import list_tree, open_repository, resolve_base
 from orchestrator.personas import load_soul
+from orchestrator.principal.budgets import check_day
 from orchestrator.principal.request import Budget
 from orchestrator.sandbox.repo_config import FILE, RepoConfig, read_config
 from orchestrator.sandbox.repo_tree import RepoTree
@@ -82,10 +83,12 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         ConfigError: the repository's ``.school.toml`` is wrong.
         RepoSetupError: the repository's own setup failed.
         SandboxError: the engine can't be used.
+        BlockedError: the school's budget of the day is spent.
     """
     request.check()
     settings = school.settings
-    notes: list[str] = [request.routed] if request.routed else []
+    nearly_spent = check_day(school.gate, settings)
+    notes: list[str] = [*([request.routed] if request.routed else []), *nearly_spent]
     if request.cpus is not None or request.memory is not None:
         info = school.engine.info()
         request.check_against(cpus=info.cpus, memory=info.memory)
