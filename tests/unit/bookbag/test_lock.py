@@ -279,3 +279,9 @@ def test_a_lock_that_root_took_first_is_open_to_the_folders_owner(dirs, tmp_path
         status = os.stat(f"{dirs.locks}/b.lock")
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (10001, 10001, 0o600)
         assert os.listdir(dirs.locks) == ["b.lock"]
+
+
+def test_who_comes_late_leaves_no_lock_file_behind(dirs):
+    """A teacher that ends its review after the bookbag was archived."""
+    assert locked_update_bookbag("late-bead-1", {"cto_verdict": "PASS"}, dirs=dirs) is None
+    assert os.listdir(dirs.locks) == []

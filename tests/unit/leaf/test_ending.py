@@ -16,7 +16,7 @@ from orchestrator.sandbox.outcome import Outcome
         (Exited(1), {}, Outcome.TASK_FAILED),
         (Exited(4), {}, Outcome.TIMED_OUT),
         (Exited(137), {"deadline_passed": True}, Outcome.TIMED_OUT),
-        (Exited(137), {}, Outcome.TASK_FAILED),
+        (Exited(137), {}, Outcome.LOST),  # killed from outside: no student can do that to its first process
         (Exited(137, oom=True), {}, Outcome.OUT_OF_MEMORY),
         (Exited(3, oom=True), {}, Outcome.OUT_OF_MEMORY),
         (Exited(5), {}, Outcome.OUT_OF_MEMORY),
