@@ -153,15 +153,7 @@ class Settings(BaseSettings):
 
         Own settings take the prefix ``SCHOOL_``; those named by the source documents are read without one as well.
         """
-        root = home_root()
-        return (
-            init_settings,
-            _Prefixed(settings_cls, env_prefix="SCHOOL_"),
-            _Unprefixed(settings_cls),
-            _PrefixedFile(settings_cls, env_file=root / ".env", env_prefix="SCHOOL_"),
-            _UnprefixedFile(settings_cls, env_file=root / ".env"),
-            _Toml(settings_cls, toml_file=root / "school" / "config.toml"),
-        )
+        return (init_settings, *(source for _, source in _sources(settings_cls)))
 
     def home(self) -> Home:
         """Return the home that these settings name."""
@@ -193,6 +185,19 @@ UNPREFIXED = frozenset(
 def _own(values: dict[str, Any]) -> dict[str, Any]:
     """Return what may be set with the prefix, or in a file of the home: everything but the home's place."""
     return {name: value for name, value in values.items() if name != "school_home"}
+
+
+def _sources(settings_cls: type[BaseSettings]) -> list[tuple[str, PydanticBaseSettingsSource]]:
+    """Return every source but the command line, strongest first, each with what a person calls it."""
+    root = home_root()
+    dotenv, toml = root / ".env", root / "school" / "config.toml"
+    return [
+        ("environment", _Prefixed(settings_cls, env_prefix="SCHOOL_")),
+        ("environment", _Unprefixed(settings_cls)),
+        (str(dotenv), _PrefixedFile(settings_cls, env_file=dotenv, env_prefix="SCHOOL_")),
+        (str(dotenv), _UnprefixedFile(settings_cls, env_file=dotenv)),
+        (str(toml), _Toml(settings_cls, toml_file=toml)),
+    ]
 
 
 class _Prefixed(EnvSettingsSource):
@@ -258,6 +263,19 @@ def load_settings(**overrides: Any) -> Settings:
             next_step="Correct it in the environment (SCHOOL_<NAME>), <home>/.env or <home>/school/config.toml; "
             "docs/configuration.md lists every setting.",
         ) from error
+
+
+def decided_by() -> dict[str, str]:
+    """Return who decided each setting: ``environment``, a file's path, or ``default``.
+
+    Raises:
+        ConfigError: a file of settings can't be read.
+    """
+    load_settings()  # says what is wrong, if something is
+    found = dict.fromkeys(Settings.model_fields, "default")
+    for name, source in reversed(_sources(Settings)):
+        found |= dict.fromkeys((field for field in source() if field in found), name)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -316,4 +316,5 @@ def status(
         f"beads   {found['running']} running, {found['ended']} ended, {found['open_cleanup']} with removal open"
     )
     if verbose:
-        terminal.table([[n, v] for n, v in found["settings"].items()], ["SETTING", "VALUE"])
+        rows = [[name, value, found["decided_by"][name]] for name, value in found["settings"].items()]
+        terminal.table(rows, ["SETTING", "VALUE", "DECIDED BY"])

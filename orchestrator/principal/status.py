@@ -11,7 +11,7 @@ from orchestrator.errors import EngineError, UsageError
 from orchestrator.gateway.gate_client import GateClient
 from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import standing
-from orchestrator.settings import settings
+from orchestrator.settings import decided_by, settings
 
 
 def school_status() -> dict[str, Any]:
@@ -28,6 +28,7 @@ def school_status() -> dict[str, Any]:
         "ended": 0,
         "open_cleanup": 0,
         "settings": in_force.model_dump(mode="json"),
+        "decided_by": decided_by(),
     }
     if made and home.ledger.exists():
         with Ledger(home.ledger) as ledger:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.home import home_root
-from orchestrator.settings import UNPREFIXED, Settings, load_settings, size_bytes
+from orchestrator.settings import UNPREFIXED, Settings, decided_by, load_settings, size_bytes
 
 
 @pytest.fixture
@@ -180,3 +180,26 @@ def test_a_size_is_bytes_in_powers_of_1024(text, size):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ConfigError, match="size"):
         size_bytes(text)
+
+
+def test_who_decided_each_setting_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCHOOL_HOME", str(tmp_path))
+    monkeypatch.setenv("SCHOOL_MAX_BEADS", "3")
+    monkeypatch.setenv("HANDOFF_TIMEOUT", "50")
+    (tmp_path / ".env").write_text("SCHOOL_MAX_BEADS=4\nSCHOOL_MAX_STARTS=2\nDEFAULT_POLL_INTERVAL=7\nOTHER=1\n")
+    (tmp_path / "school").mkdir()
+    (tmp_path / "school" / "config.toml").write_text("max_starts = 1\nstudent_pids = 100\n")
+    found = decided_by()
+    assert (found["max_beads"], found["handoff_timeout"]) == ("environment", "environment")
+    assert (found["max_starts"], found["default_poll_interval"]) == (str(tmp_path / ".env"),) * 2
+    assert found["student_pids"] == str(tmp_path / "school" / "config.toml")
+    assert found["student_timeout"] == "default"
+    assert set(found) == set(Settings.model_fields)
+
+
+def test_a_dotenv_of_the_folder_at_hand_decides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCHOOL_HOME", str(tmp_path / "home"))
+    (tmp_path / ".env").write_text("SCHOOL_MAX_BEADS=99\nSCHOOL_STUDENT_RUNTIME=evil\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings().max_beads == 8
+    assert set(decided_by().values()) <= {"default", "environment"}
