@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from orchestrator.engine.base import LABEL_HOME, LABEL_KIND, Kind
@@ -12,6 +13,14 @@ from orchestrator.gateway.gate_client import GateClient
 from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import standing
 from orchestrator.settings import decided_by, settings
+
+
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*(?=@)")
+
+
+def _shown(value: Any) -> Any:
+    """Return a setting as it may be shown: a proxy's or a mail server's URL may hold a password."""
+    return _PASSWORD.sub(r"\1:***", value) if isinstance(value, str) else value
 
 
 def school_status() -> dict[str, Any]:
@@ -27,7 +36,7 @@ def school_status() -> dict[str, Any]:
         "running": 0,
         "ended": 0,
         "open_cleanup": 0,
-        "settings": in_force.model_dump(mode="json"),
+        "settings": {name: _shown(value) for name, value in in_force.model_dump(mode="json").items()},
         "decided_by": decided_by(),
     }
     if made and home.ledger.exists():
