@@ -14,7 +14,6 @@ from orchestrator.principal.ledger import Ledger
 from orchestrator.sandbox import standing
 from orchestrator.settings import decided_by, settings
 
-
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*(?=@)")
 
 

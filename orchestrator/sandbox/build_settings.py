@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ def build_route(settings: Settings, say: Callable[[str], None]) -> BuildRoute:
         if no_proxy := _from_environment("NO_PROXY"):
             args["NO_PROXY"] = args["no_proxy"] = no_proxy
     for name, value in _index_settings().items():
-        if any(urlsplit(word).username for word in value.split()):
+        if any(urlsplit(word).username for word in re.split(r"[\s,|]+", value)):  # GOPROXY takes commas and bars
             say(f"{name} holds a password or token, so no image build gets it: the image's history would show it")
         else:
             args[name] = value

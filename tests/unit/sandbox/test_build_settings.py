@@ -69,3 +69,9 @@ def test_the_ca_setting_must_be_readable_and_hold_a_certificate(tmp_path):
     (tmp_path / "empty.pem").write_text("nothing")
     with pytest.raises(ConfigError, match="no certificate"):
         route(build_ca=tmp_path / "empty.pem")
+
+
+@pytest.mark.parametrize("separator", [",", "|"])
+def test_a_password_in_the_middle_of_a_list_of_proxies_is_seen(monkeypatch, separator):
+    monkeypatch.setenv("GOPROXY", separator.join(["https://goproxy.example", "https://user:token@own.example", "direct"]))
+    assert "GOPROXY" not in route().args
