@@ -83,4 +83,4 @@ def _reopened(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row's data without the end that it had."""
     progress = copy.deepcopy(row["data"]["progress"])
     progress["report"] |= {"outcome": "", "reason": "", "accepted": False, "cleanup": "pending"}
-    return {"progress": progress, "report": None, "reason": ""}
+    return {"progress": progress, "report": None, "reason": "", "settled": None}

@@ -6,6 +6,7 @@ for claimed tasks of this home whose bead has ended (``reconcile``). Settling tw
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,8 +58,13 @@ class Settled:
 
 
 def owner_of(home: Home) -> str:
-    """Return the name under which this home claims tasks."""
-    return f"school-{home.id}"
+    """Return the name under which one run of this home claims tasks: of two runs at once only one gets a task."""
+    return f"school-{home.id}.{secrets.token_hex(4)}"
+
+
+def is_owned(home: Home, task: Task) -> bool:
+    """Return whether a run of this home claimed a task."""
+    return task.owner.rpartition(".")[0] == f"school-{home.id}"
 
 
 def task_lock(home: Home, bead: str) -> Path:
@@ -105,7 +111,15 @@ def settle_task(store: TaskStore, ledger: Ledger, row: Mapping[str, Any]) -> Set
 
     Raises:
         RailError: the tracker failed; ``reconcile`` tries again.
+        LedgerError: it can't be noted that the tracker was told.
     """
+    settled = _settle(store, ledger, row)
+    if settled is not None:
+        ledger.update_bead(str(row["bead"]), data={"settled": settled.status})
+    return settled
+
+
+def _settle(store: TaskStore, ledger: Ledger, row: Mapping[str, Any]) -> Settled | None:
     task_id = str((row["data"].get("request") or {}).get("task_id") or "")
     if not task_id:
         return None
@@ -141,22 +155,26 @@ def refusal(error: UsageError | BlockedError) -> str:
 
 
 def reconcile(home: Home, store: TaskStore, ledger: Ledger) -> list[Settled]:
-    """Settle this home's claimed tasks whose bead has ended, and open those again that nobody ever started.
+    """Settle this home's tasks whose bead has ended, and open those again that were claimed and never started.
+
+    Tasks that were set aside count too: their bead may have been reviewed since.
 
     Raises:
         RailError: the tracker can't be listed.
     """
     done = []
     for task in store.list(limit=10_000):
-        if task.status is not Status.CLAIMED or task.owner != owner_of(home):
+        if task.status not in {Status.CLAIMED, Status.BLOCKED} or not is_owned(home, task):
             continue
         beads = _beads_of(ledger, task.id)
         row = ledger.bead(beads[-1]) if beads else None
+        if row is not None and row["data"].get("settled"):
+            row = None  # of an earlier claim
         try:
-            if row is not None and row["status"] == "ended":
-                if settled := settle_task(store, ledger, row):
+            if row is not None:
+                if row["status"] == "ended" and (settled := settle_task(store, ledger, row)):
                     done.append(settled)
-            elif row is None and _abandoned(home, task):
+            elif task.status is Status.CLAIMED and _abandoned(home, ledger, task):
                 store.reopen(task.id, "whoever claimed it died before its bead was opened")
                 done.append(Settled(task.id, "open", "nobody started it"))
         except RailError:
@@ -186,8 +204,8 @@ def _numbered(bead: str, number: int) -> str:
     return bookbag.check_bead(bead[: 63 - len(suffix)].rstrip(".-") + suffix)
 
 
-def _abandoned(home: Home, task: Task) -> bool:
-    if held(task_lock(home, bead_of(task))):
+def _abandoned(home: Home, ledger: Ledger, task: Task) -> bool:
+    if held(task_lock(home, _free_bead(task, ledger))):
         return False
     try:
         claimed = datetime.fromisoformat(task.updated).timestamp()

@@ -118,6 +118,7 @@ class Dispatcher:
         self._most = most
         self._defaults = defaults
         self._environment = environment
+        self._owner = desk.owner_of(home)
         self.jobs: list[Job] = []
         self._taken: set[str] = set()
 
@@ -208,11 +209,10 @@ class Dispatcher:
 
     def _claim(self) -> Task | None:
         """Claim a task that this run has not had: one that came back goes to a later run."""
-        owner = desk.owner_of(self._home)
         if not self._taken:
-            return self._store.claim_next(owner)
+            return self._store.claim_next(self._owner)
         for task in self._store.ready(limit=200):
-            if task.id not in self._taken and (claimed := self._store.claim(task.id, owner)) is not None:
+            if task.id not in self._taken and (claimed := self._store.claim(task.id, self._owner)) is not None:
                 return claimed
         return None
 

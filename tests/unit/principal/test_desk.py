@@ -146,6 +146,33 @@ def test_a_task_that_nobody_started_is_open_again_but_not_while_somebody_starts_
     assert [(s.task, s.status) for s in desk.reconcile(home, store, ledger)] == [("task-1", "open")]
 
 
+def test_a_task_that_is_claimed_again_is_not_settled_by_its_earlier_bead(home, ledger, store):
+    claimed(home, store)
+    desk.settle_task(store, ledger, ended(ledger, "task-1", Outcome.LOST))
+    assert store.show("task-1").status is Status.OPEN
+    store.claim("task-1", desk.owner_of(home))  # whoever took it is about to open task-1-r2
+    assert desk.reconcile(home, store, ledger) == []
+    assert store.show("task-1").status is Status.CLAIMED
+    ended(ledger, "task-1-r2", Outcome.ACCEPTED)
+    assert [s.status for s in desk.reconcile(home, store, ledger)] == ["closed"]
+
+
+def test_a_task_that_was_set_aside_is_settled_when_its_bead_was_reviewed_after_all(home, ledger, store):
+    claimed(home, store)
+    desk.settle_task(store, ledger, ended(ledger, "task-1", Outcome.NOT_REVIEWED))
+    assert desk.reconcile(home, store, ledger) == []
+    ledger.update_bead("task-1", outcome="accepted", data={"settled": None})
+    assert [s.status for s in desk.reconcile(home, store, ledger)] == ["closed"]
+
+
+def test_two_runs_of_one_home_do_not_share_a_task(home, ledger, store):
+    runs = [Dispatcher(home, ledger, store, director_of(home, ledger), most=1, defaults=desk.Defaults()) for _ in "ab"]
+    store.create(NewTask(text="x", repo="/r", id="task-1"))
+    taken = [store.claim("task-1", run._owner) for run in runs]
+    assert [task is not None for task in taken] == [True, False]
+    assert desk.is_owned(home, store.show("task-1"))
+
+
 def test_a_running_bead_is_left_alone(home, ledger, store):
     claimed(home, store)
     ledger.open_bead(
