@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import bookbag, layout
 from orchestrator.engine.base import Lost, State
-from orchestrator.engine.retry import patiently
 from orchestrator.errors import (
     BookbagError,
     CancelledError,
@@ -30,19 +29,19 @@ from orchestrator.git.landing import create_branch
 from orchestrator.leaf.brief import TEXT_ROLES
 from orchestrator.leaf.ending import classify
 from orchestrator.leaf.outbox import read_file, read_json
-from orchestrator.leaf.run import ENGINE_PATIENCE, RunRecord, removed
+from orchestrator.leaf.run import RunRecord, removed
 from orchestrator.leaf.student import StudentLeaf
-from orchestrator.leaf.verify import FAILED, Verification, Verifier
 from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
 from orchestrator.principal.adoption import adopted_ending, leaf_container, record_to_json, unseen_end
 from orchestrator.principal.budgets import notes_of
 from orchestrator.principal.cancel import Cancellation
+from orchestrator.principal.checking import verify
 from orchestrator.principal.efc import record as record_feedback
-from orchestrator.principal.handoff import Expected, Verdicts, check_seals, wait_for_verdicts
 from orchestrator.principal.handover import bag_of, write_work_evidence
 from orchestrator.principal.janitor import start_janitor
 from orchestrator.principal.journal import BeadJournal, Listener
+from orchestrator.principal.judging import review
 from orchestrator.principal.lease import Lease, bead_lease_path, slot
 from orchestrator.principal.report import Report, usage_of
 from orchestrator.principal.scoring import REHEARSED, evaluate_and_update
@@ -52,6 +51,7 @@ from orchestrator.sandbox.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orchestrator.principal.handoff import Verdicts
     from orchestrator.principal.ledger import Ledger
     from orchestrator.principal.prepare import Prepared
     from orchestrator.principal.school import School
@@ -174,10 +174,11 @@ class Conductor:
         if not self._something_to_review(work):
             return
         if work.stage < Stage.VERIFIED:
-            self._verify(work)
+            verify(work, self._school, self._ledger)
+            self._reached(work, Stage.VERIFIED)
         if work.stage < Stage.HANDED_OVER:
             self._hand_over(work)
-        verdicts = self._review(work)
+        verdicts = review(work, self._school, self._dirs)
         self._accept(work, verdicts)
 
     def _reached(self, work: Work, stage: Stage) -> None:
@@ -324,45 +325,6 @@ class Conductor:
         self._end(work, Outcome.TASK_FAILED, f"the student handed in {missing}")
         return False
 
-    def _verify(self, work: Work) -> None:
-        prepared, head = work.prepared, work.report.head_sha
-        if not prepared.verify or head is None:
-            work.journal.note("verification is not configured (--verify, or [verify] in .school.toml)")
-            self._reached(work, Stage.VERIFIED)
-            return
-        if work.resumed:  # a verification that was cut off is begun anew
-            removal.remove_containers(self._school.engine, self._school.home, prepared.bead)
-            removal.remove_verification(self._school.home, prepared.bead)
-        verifier = Verifier(
-            home=self._school.home,
-            engine=self._school.engine,
-            repo=prepared.repo,
-            student=plan_of(prepared, self._school),
-            command=prepared.verify,
-            timeout=self._school.settings.verify_timeout,
-            journal=work.journal.scoped("verify"),
-            starting=self._school.starting,
-        )
-        with work.journal.step("verify", command=prepared.verify, sha=head):
-            result = verifier.run(head, label="v")
-        if result.status == FAILED and head != prepared.base_sha:
-            result = self._with_baseline(work, verifier, result)
-        work.verification = result
-        work.report.verification = result.to_json()
-        self._reached(work, Stage.VERIFIED)
-
-    def _with_baseline(self, work: Work, verifier: Verifier, result: Verification) -> Verification:
-        """Say whether the check failed before the student came."""
-        base = work.prepared.base_sha
-        key = verifier.baseline_key(base)
-        known = self._ledger.baseline(key)
-        if known is None:
-            with work.journal.step("baseline", sha=base):
-                before = verifier.run(base, label="b")
-            self._ledger.keep_baseline(key, before.status, before.exit_code)
-            known = (before.status, before.exit_code)
-        return Verification(result.status, result.command, result.exit_code, result.log, known[0], result.reason)
-
     def _hand_over(self, work: Work) -> None:
         """Write the evidence, then the bookbag; the flag comes after them (R-16)."""
         head = work.report.head_sha or work.prepared.base_sha
@@ -375,58 +337,6 @@ class Conductor:
         if work.leaf is not None:
             work.leaf.write_output({**bag, "events": work.journal.notes, "outcome": "completed"})
         self._reached(work, Stage.HANDED_OVER)
-
-    # -- judgment --------------------------------------------------------------------------------------------------
-
-    def _review(self, work: Work) -> Verdicts:
-        """Have it judged by the teachers, or in this process when fewer than two of them are there (R-14)."""
-        prepared, journal, school = work.prepared, work.journal, self._school
-        bead = prepared.bead
-        expected = Expected(bead, work.report.head_sha or "", work.evidence_sha256, school.seal_keys())
-        mode = prepared.request.review
-        if mode == "async":
-            for attempt in patiently(ENGINE_PATIENCE):
-                with attempt:
-                    absent = school.absent_teachers()
-            if absent:
-                journal.note(f"{' and '.join(absent)} not healthy: the review runs in this process")
-                mode = "sync"
-        verdicts: Verdicts | None = None
-        if mode == "async":
-            with journal.step("signal"):
-                bookbag.BookbagSignal(bead, dirs=self._dirs).ready()
-            with journal.step("review", mode="async"):
-                verdicts = wait_for_verdicts(expected, self._dirs, school.settings)
-            if verdicts.missing and not verdicts.parked and not verdicts.problems:
-                journal.note(f"no verdict from {', '.join(verdicts.missing)} in time: the review runs in this process")
-                mode = "sync"
-        if mode == "sync":
-            bag = bookbag.read_bookbag(bead, dirs=self._dirs) or {}
-            missing = tuple(check_seals(bag, expected))  # an adopted bead may have one already
-            with journal.step("review_here", mode="sync", teachers=list(missing)):
-                problems = school.review_here(bead, missing, self._dirs)
-            bag = bookbag.read_bookbag(bead, dirs=self._dirs) or {}
-            bad = check_seals(bag, expected)
-            verdicts = Verdicts(bag, tuple(bad), problems, tuple(r for r in bad.values() if r), picked_up=True)
-        assert verdicts is not None  # noqa: S101 - one of the two ways was taken
-        work.report.review = mode
-        self._take_verdicts(work, verdicts)
-        bookbag.BookbagSignal(bead, dirs=self._dirs).clear()
-        return verdicts
-
-    def _take_verdicts(self, work: Work, verdicts: Verdicts) -> None:
-        report, bag = work.report, verdicts.bag
-        report.state = str(bag.get("state") or report.state)
-        report.findings = []
-        for teacher in ("cto", "coo"):
-            if teacher in verdicts.missing:
-                continue
-            report.verdicts[teacher] = bookbag.verdict_of(bag, teacher)
-            report.scores[teacher] = bag.get(f"{teacher}_score")
-            report.findings += [{**finding, "teacher": teacher} for finding in bag.get(f"{teacher}_findings") or []]
-            report.usage[teacher] = usage_of(self._school.teacher_usage(teacher, work.prepared.bead))
-        for text in (*verdicts.problems, *(f"{t.upper()} gave up: {why}" for t, why in verdicts.parked.items())):
-            work.journal.note(text)
 
     def _accept(self, work: Work, verdicts: Verdicts) -> None:
         """Compute R-39, write what is the principal's to write, and give an accepted bead its branch."""

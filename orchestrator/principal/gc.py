@@ -29,9 +29,13 @@ from orchestrator.sandbox.image_build import LABEL_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from orchestrator.engine.base import Engine
     from orchestrator.principal.school import School
 
 DAY = 86400.0
+BUILD_SECONDS = 3600.0
+"""Longest time that a build may take: its layers have no name before its end."""
+
 KEY_PREFIX = "school-"
 
 
@@ -131,12 +135,16 @@ def collect(collector: Collector, *, kept: bool = False) -> list[Item]:
     rows = {str(row["bead"]): row for row in school.ledger.beads(limit=1_000_000)}
     found += _grants(school, rows)
     found += _old(school, rows, kept=kept)
-    found += [
-        Item("image", image.id[:19], "no name leads to it", ref=image.id)
-        for image in school.engine.images({LABEL_IMAGE: ""})
-        if not image.tags
-    ]
+    found += _images(school.engine)
     return found
+
+
+def _images(engine: Engine) -> Iterator[Item]:
+    """Yield the school's images that no name leads to and no container uses; young ones may belong to a build."""
+    used = {container.image for container in engine.list({})}
+    for image in engine.images({LABEL_IMAGE: ""}):
+        if not image.tags and image.id not in used and time.time() - image.created > BUILD_SECONDS:
+            yield Item("image", image.id[:19], "no name leads to it", ref=image.id)
 
 
 def _grants(school: School, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Item]:

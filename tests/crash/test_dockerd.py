@@ -48,12 +48,14 @@ class Daemon:
     def __init__(self, root):
         self.root, self.socket = root, f"unix://{root}/d.sock"
         self._process = None
+        # holds the namespaces while no daemon does: mounts that a killed one leaves go with them
+        self._space = subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"])
 
     def start(self):
         with (self.root / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    "unshare", "--mount", "--net", "dockerd", "--data-root", self.root / "data", "--exec-root", self.root / "exec",
+                    "nsenter", "--mount", "--net", "--target", str(self._space.pid), "dockerd", "--data-root", self.root / "data", "--exec-root", self.root / "exec",
                     "--pidfile", self.root / "pid", "--host", self.socket, "--bridge=none", "--iptables=false",
                     "--ip6tables=false",
                 ],
@@ -66,6 +68,10 @@ class Daemon:
                 return
             assert time.monotonic() < deadline, (self.root / "log").read_text()[-3000:]
             time.sleep(0.1)
+
+    def close(self):
+        self._space.kill()
+        self._space.wait()
 
     def end(self, number):
         self._process.send_signal(number)
@@ -83,6 +89,7 @@ def daemon(image):
     assert save.wait() == 0
     yield made
     made.end(signal.SIGTERM)
+    made.close()
     shutil.rmtree(root, ignore_errors=True)
 
 

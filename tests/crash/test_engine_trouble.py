@@ -124,7 +124,9 @@ def test_a_passing_fault_is_waited_out(crashes, proxy, method, part, times, what
 
 def test_a_name_that_is_still_going_away_is_somebodys_and_ends_typed(crashes, proxy):
     bead = crashes.bead()
-    proxy.faults.append(["POST", "/containers/create", 99, (409, 'Conflict. The container name "/x" is already in use')])
+    proxy.faults.append(
+        ["POST", "/containers/create", 99, (409, 'Conflict. The container name "/x" is already in use')]
+    )
     assert drive(crashes, proxy, bead).wait(timeout=240) == 7
     assert crashes.row(bead)["outcome"] == "sandbox_unavailable"
     assert crashes.left(bead) == []

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_without_anybody_a_student_is_gone_at_its_deadline_and_its_work_is_kept_
         task = "[rehearse: run echo begun > made.txt && sleep 300]"
         principal = crashes.start(bead, task=task, timeout=6)
         container = crashes.running(bead)
-        crashes.until(lambda: (crashes.home.leaves / bead / next(iter(_study(crashes, bead))) / "made.txt").exists())
+        crashes.until(lambda: list((crashes.home.leaves / bead).glob("study-*/made.txt")))
         os.killpg(principal.pid, signal.SIGKILL)
         principal.wait()
         deadline = int(container.labels[LABEL_DEADLINE])
@@ -80,10 +81,6 @@ def test_without_anybody_a_student_is_gone_at_its_deadline_and_its_work_is_kept_
     assert crashes.row(bead)["outcome"] == "lost"
     assert crashes.git("show", f"{crashes.ref(bead)}:made.txt") == "begun"
     assert crashes.left(bead) == []
-
-
-def _study(crashes, bead):
-    return [path.name for path in (crashes.home.leaves / bead).glob("study-*")] or ["-"]
 
 
 def test_what_a_student_says_of_itself_explains_a_failure_and_proves_nothing(crashes):
@@ -135,14 +132,12 @@ def test_a_janitor_takes_little_memory_and_no_time_when_idle(crashes, slow):
 
 
 def _cpu(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rss(pid):
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # -- the standing parts --------------------------------------------------------------------------------------------------

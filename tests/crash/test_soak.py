@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.standing, pytest.mark.timeout(0)]
 
 BEADS = int(os.environ.get("SOAK_BEADS", "20"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-POINTS = (
+POINTS = (  # noqa: SIM905 - reads better so
     "opened grant.key grant worktree.registered worktree container stage.booted run:intent run grant_closed.gate "
     "stage.ran freeze ref.pack ref stage.frozen verify.container verify.run verify stage.verified evidence bookbag "
     "stage.handed_over signal review acceptance branch outcome scored dispose.containers dispose.worktree "
@@ -34,15 +35,10 @@ def figures(crashes):
     found = {}
     for kind in STANDING:
         container = crashes.engine.list({LABEL_HOME: crashes.home.id, LABEL_KIND: kind})[0]
-        pages = int(_read(f"/proc/{container.pid}/statm").split()[1])
-        files = len(os.listdir(f"/proc/{container.pid}/fd"))
+        pages = int(Path(f"/proc/{container.pid}/statm").read_text().split()[1])
+        files = len(list(Path(f"/proc/{container.pid}/fd").iterdir()))
         found[str(kind)] = (files, round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)))
     return found
-
-
-def _read(path):
-    with open(path) as file:
-        return file.read()
 
 
 def some_jobs(crashes, chance, count):
