@@ -10,6 +10,7 @@ import aiohttp
 
 from orchestrator.gate.buffers import Buffers
 from orchestrator.gate.day import Day
+from orchestrator.gate.egress import EgressSocket, Passage
 from orchestrator.gate.forward import REVOKED, STOPPING, Forwarder
 from orchestrator.gate.grants import Grant
 from orchestrator.gate.log import REFUSAL_SAMPLE, REFUSALS_LOGGED, CallLog
@@ -43,6 +44,7 @@ class Gate:
         self.day = Day()
         self._grants: dict[str, Grant] = {}
         self._sockets: dict[str, GrantSocket] = {}
+        self._egress: dict[str, EgressSocket] = {}
         self._session: aiohttp.ClientSession | None = None
         self._changing = asyncio.Lock()
 
@@ -80,7 +82,9 @@ class Gate:
         for grant in self._grants.values():
             for call in tuple(grant.in_flight):
                 call.abort(STOPPING, now)
+        await asyncio.gather(*(egress.close() for egress in self._egress.values()))
         await asyncio.gather(*(socket.close(remove_folder=False) for socket in self._sockets.values()))
+        self._egress.clear()
         self._sockets.clear()
         for grant in self._grants.values():
             self._state.save_usage(grant)
@@ -95,6 +99,7 @@ class Gate:
             if grant is not None:
                 grant.terms = terms
                 grant.stopped = None  # judged anew by the next call
+                await self._fit_egress(grant)
                 self._state.save_grants(self._grants.values())
                 return grant, False
             grant = Grant(name, terms)
@@ -115,6 +120,8 @@ class Gate:
             now = asyncio.get_running_loop().time()
             for call in tuple(grant.in_flight):
                 call.abort(REVOKED, now)
+            if (egress := self._egress.pop(name, None)) is not None:
+                await egress.close()
             socket = self._sockets.pop(name, None)
             if socket is not None:
                 # a teacher outlives its grant and keeps the folder mounted
@@ -148,6 +155,24 @@ class Gate:
         socket = GrantSocket(self.root / "sockets" / grant.name, forwarder.handle)
         await socket.open()
         self._sockets[grant.name] = socket
+        await self._fit_egress(grant)
+
+    async def _fit_egress(self, grant: Grant) -> None:
+        """Open or close a grant's way out, as its terms have it."""
+        there = self._egress.get(grant.name)
+        if grant.terms.egress and there is None:
+            egress = EgressSocket(self.root / "sockets" / grant.name, grant, on_end=self._left)
+            await egress.open()
+            self._egress[grant.name] = egress
+        elif there is not None and not grant.terms.egress:
+            del self._egress[grant.name]
+            await there.close()
+
+    def _left(self, passage: Passage) -> None:
+        if passage.status >= 400:
+            self._refused(passage.grant, passage.log_entry())
+        else:
+            self._record(passage.grant, passage.log_entry())
 
     def _called(self, call: Call) -> None:
         self._record(call.grant, call.log_entry())

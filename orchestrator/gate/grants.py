@@ -79,6 +79,8 @@ class Terms:
     prices: Mapping[str, Price | None] = field(default_factory=dict)
     deadline: float | None = None
     rehearsal_models: frozenset[str] = frozenset()
+    egress: tuple[str, ...] = ()  # name:port, each exactly; empty: there is no proxy
+    egress_bytes: int | None = None  # both ways together
 
     @classmethod
     def parse(cls, data: Any) -> Terms:
@@ -107,6 +109,8 @@ class Terms:
             prices=_prices(data.get("prices") or {}),
             deadline=_number(data, "deadline"),
             rehearsal_models=frozenset(_names(data, "rehearsal_models")),
+            egress=_places(data),
+            egress_bytes=_whole(data, "egress_bytes"),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -128,6 +132,8 @@ class Terms:
             },
             "deadline": self.deadline,
             "rehearsal_models": sorted(self.rehearsal_models),
+            "egress": list(self.egress),
+            "egress_bytes": self.egress_bytes,
         }
 
 
@@ -136,6 +142,16 @@ def _names(data: Mapping[str, Any], field_name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise ValueError(f"{field_name} must be a list of aliases")
     return tuple(value)
+
+
+def _places(data: Mapping[str, Any]) -> tuple[str, ...]:
+    from orchestrator.gate.egress import valid_place  # noqa: PLC0415 - it knows grants
+
+    places = _names(data, "egress")
+    for place in places:
+        if not valid_place(place):
+            raise ValueError(f"egress must be a list of name:port, not {place[:80]!r}")
+    return places
 
 
 def _number(data: Mapping[str, Any], field_name: str) -> float | None:
@@ -238,6 +254,7 @@ class Grant:
     in_flight: set[Call] = field(default_factory=set)
     buffered: int = 0  # bytes of request bodies held in memory now
     refusals_logged: int = 0
+    egress_used: int = 0  # bytes
     day: Day | None = None  # the school's, which it counts for too
 
     def expired(self) -> bool:
@@ -281,6 +298,7 @@ class Grant:
             "stopped": self.stopped,
             "overrun": self.overrun(),
             "near": near(self.terms.limits, self.total),
+            "egress_bytes_used": self.egress_used,
             "last_error": self.last_error,
             "rehearsal": self.rehearsal,
             "revoked": self.revoked,
@@ -296,4 +314,5 @@ class Grant:
         self.stopped = usage.get("stopped")
         self.last_error = usage.get("last_error")
         self.rehearsal = bool(usage.get("rehearsal"))
+        self.egress_used = int(usage.get("egress_bytes_used") or 0)
         self.revoked = bool(usage.get("revoked"))
