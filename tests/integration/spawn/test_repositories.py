@@ -185,7 +185,9 @@ def test_a_change_in_a_submodule_alone_is_no_result_and_is_reported(school, with
     command = "echo x >> vendor/lib/l.txt"
     done = school.spawn(with_submodules, "Change it.", "--agent", "command", "--command", command)
     assert (done.code, done.report["outcome"]) == (3, "task_failed")
-    assert [line for line in done.report["diagnostics"] if line.startswith("vendor/lib") and "inside the submodule" in line]
+    assert [
+        line for line in done.report["diagnostics"] if line.startswith("vendor/lib") and "inside the submodule" in line
+    ]
 
 
 def test_lfs_files_are_pointers_before_and_after(change, tmp_path):

@@ -73,5 +73,7 @@ def test_the_ca_setting_must_be_readable_and_hold_a_certificate(tmp_path):
 
 @pytest.mark.parametrize("separator", [",", "|"])
 def test_a_password_in_the_middle_of_a_list_of_proxies_is_seen(monkeypatch, separator):
-    monkeypatch.setenv("GOPROXY", separator.join(["https://goproxy.example", "https://user:token@own.example", "direct"]))
+    monkeypatch.setenv(
+        "GOPROXY", separator.join(["https://goproxy.example", "https://user:token@own.example", "direct"])
+    )
     assert "GOPROXY" not in route().args
