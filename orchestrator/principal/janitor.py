@@ -109,7 +109,7 @@ class Janitor:
             finally:
                 lease.release()  # workers that still run hold their beads' leases, and go on
             # a bead may have been opened while the lock still looked held to its spawn
-            if self._stop or not self._open():
+            if self._stop or not self._open() - self._given_up():
                 return True
 
     def stop(self, *_: Any) -> None:
@@ -123,7 +123,7 @@ class Janitor:
                 open_beads = self._open()
                 self._look(open_beads)
                 now = time.monotonic()
-                if open_beads - {bead for bead, case in self._cases.items() if case.attempts >= ATTEMPTS}:
+                if open_beads - self._given_up():
                     idle_since = None
                 elif idle_since is None:
                     idle_since = now
@@ -154,6 +154,9 @@ class Janitor:
         except LedgerError as error:
             self.say(error.message)
             return set(self._cases)
+
+    def _given_up(self) -> set[str]:
+        return {bead for bead, case in self._cases.items() if case.attempts >= ATTEMPTS}
 
     def _tidy(self, open_beads: set[str]) -> None:
         """Remove the lock files of beads that are done: of a principal that died between its last note and its end."""
