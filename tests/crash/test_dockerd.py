@@ -48,14 +48,12 @@ class Daemon:
     def __init__(self, root):
         self.root, self.socket = root, f"unix://{root}/d.sock"
         self._process = None
-        # holds the namespaces while no daemon does: mounts that a killed one leaves go with them
-        self._space = subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"])
 
     def start(self):
         with (self.root / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    "nsenter", "--mount", "--net", "--target", str(self._space.pid), "dockerd", "--data-root", self.root / "data", "--exec-root", self.root / "exec",
+                    "unshare", "--net", "dockerd", "--data-root", self.root / "data", "--exec-root", self.root / "exec",
                     "--pidfile", self.root / "pid", "--host", self.socket, "--bridge=none", "--iptables=false",
                     "--ip6tables=false",
                 ],
@@ -70,8 +68,15 @@ class Daemon:
             time.sleep(0.1)
 
     def close(self):
-        self._space.kill()
-        self._space.wait()
+        """Remove what killed daemons left: processes with this folder on their command line, and mounts below it."""
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if str(self.root).encode() in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed([mount for mount in mounts if mount.startswith(f"{self.root}/")]):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+        shutil.rmtree(self.root, ignore_errors=True)
 
     def end(self, number):
         self._process.send_signal(number)
@@ -82,15 +87,15 @@ class Daemon:
 def daemon(image):
     root = Path(tempfile.mkdtemp(prefix="school-dockerd-"))  # not pytest's: what a killed engine leaves can be busy
     made = Daemon(root)
-    made.start()
-    save = subprocess.Popen(["docker", "save", image("student")], stdout=subprocess.PIPE)
-    subprocess.run(["docker", "-H", made.socket, "load"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
-    save.stdout.close()
-    assert save.wait() == 0
-    yield made
-    made.end(signal.SIGTERM)
-    made.close()
-    shutil.rmtree(root, ignore_errors=True)
+    try:
+        made.start()
+        with subprocess.Popen(["docker", "save", image("student")], stdout=subprocess.PIPE) as save:
+            load = ["docker", "-H", made.socket, "load"]
+            subprocess.run(load, stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
+        yield made
+        made.end(signal.SIGTERM)
+    finally:
+        made.close()
 
 
 def start(crashes, daemon, request):

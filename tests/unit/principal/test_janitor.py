@@ -1,5 +1,6 @@
 """The janitor waits for leases, starts one worker a bead, and ends when nothing is left to guard (R-49)."""
 
+import itertools
 import sys
 import threading
 import time
@@ -109,7 +110,7 @@ def test_what_can_not_be_removed_is_tried_again_later_each_time_later(home, ledg
     ledger.open_bead(BEAD, repo="/r", base_sha="", data={})
     assert run(home).run() is True
     assert len(times) == 4
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert all(gap >= 0.05 * 2**number for number, gap in enumerate(gaps))
 
 
