@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator import bookbag
 from orchestrator.errors import UsageError
+from orchestrator.faults import fault_point
 from orchestrator.principal import removal
 from orchestrator.principal.conductor import LEASE_PATIENCE
+from orchestrator.principal.janitor import start_janitor
 from orchestrator.principal.lease import Lease, bead_lease_path
 from orchestrator.principal.resume import Resumer
 from orchestrator.principal.work import Stage
@@ -49,6 +51,9 @@ def review_again(
         ledger.update_bead(
             bead, event="reviewed_again", status="running", outcome=None, cleanup="pending", data=_reopened(row)
         )
+        fault_point("reopened")
+        if school.settings.janitor:
+            start_janitor(home)
     finally:
         lease.release(forget=True)
     done = Resumer(school, ledger, cancellation).resume(bead, listener)

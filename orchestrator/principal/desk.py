@@ -84,7 +84,7 @@ def request_of(task: Task, ledger: Ledger, director: Director, defaults: Default
         raise UsageError("The task names no repository.", next_step="Give one for all such tasks: --repo PATH")
     request = SpawnRequest(
         repo=repo,
-        task=task.text if task.text.strip() else task.title,
+        task=_text(task),
         role=task.role or "coder",
         domain=task.domain or "general",
         difficulty=task.difficulty or "medium",
@@ -180,6 +180,12 @@ def reconcile(home: Home, store: TaskStore, ledger: Ledger) -> list[Settled]:
         except RailError:
             continue  # this one is looked at again in the next round
     return done
+
+
+def _text(task: Task) -> str:
+    """Return what the student reads: a tracker may keep the point of a task in its title alone."""
+    text, title = task.text.strip(), task.title.strip()
+    return text if title in text else f"{title}\n\n{text}".strip()
 
 
 def _beads_of(ledger: Ledger, task_id: str) -> list[str]:

@@ -55,6 +55,19 @@ def test_a_task_becomes_a_request_under_its_own_id(home, ledger, store):
     assert "director: " in request.routed
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "read"),
+    [
+        ("Fix the parser", "It drops the last line.", "Fix the parser\n\nIt drops the last line."),
+        ("It drops", "It drops the last line.", "It drops the last line."),
+        ("Fix", "Fix", "Fix"),
+    ],
+)
+def test_the_student_reads_title_and_text(home, ledger, store, title, text, read):
+    task = claimed(home, store, title=title, text=text)
+    assert desk.request_of(task, ledger, director_of(home, ledger), desk.Defaults()).task == read
+
+
 def test_a_task_that_comes_back_gets_a_bead_of_another_name(home, ledger, store):
     task = claimed(home, store)
     ended(ledger, "task-1", Outcome.LOST)
