@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator import bookbag, layout
 from orchestrator.engine.base import Lost, State
@@ -34,17 +34,14 @@ from orchestrator.leaf.student import StudentLeaf
 from orchestrator.principal import removal
 from orchestrator.principal.acceptance import decide
 from orchestrator.principal.adoption import adopted_ending, leaf_container, record_to_json, unseen_end
-from orchestrator.principal.budgets import notes_of
 from orchestrator.principal.cancel import Cancellation
 from orchestrator.principal.checking import verify
-from orchestrator.principal.efc import record as record_feedback
+from orchestrator.principal.closing import Closing
 from orchestrator.principal.handover import bag_of, write_work_evidence
 from orchestrator.principal.janitor import start_janitor
 from orchestrator.principal.journal import BeadJournal, Listener
 from orchestrator.principal.judging import review
 from orchestrator.principal.lease import Lease, bead_lease_path, slot
-from orchestrator.principal.report import Report, usage_of
-from orchestrator.principal.scoring import REHEARSED, evaluate_and_update
 from orchestrator.principal.work import Stage, Work, new_report, plan_of, prepared_to_json
 from orchestrator.sandbox.outcome import Outcome
 
@@ -54,6 +51,7 @@ if TYPE_CHECKING:
     from orchestrator.principal.handoff import Verdicts
     from orchestrator.principal.ledger import Ledger
     from orchestrator.principal.prepare import Prepared
+    from orchestrator.principal.report import Report
     from orchestrator.principal.school import School
 
 MAX_OUTPUT = 200_000
@@ -70,6 +68,7 @@ class Conductor:
         self._school = school
         self._ledger = ledger
         self._cancellation = cancellation or Cancellation()
+        self._closing = Closing(school, ledger, self._cancellation)
         self._dirs = removal.dirs_of(school.home)
 
     def drive(self, prepared: Prepared, listener: Listener) -> Report:
@@ -116,7 +115,7 @@ class Conductor:
         Raises:
             LedgerError: the ledger can't be written.
         """
-        return self._conduct(work, lambda w: self._end(w, outcome, reason))
+        return self._conduct(work, lambda w: self._closing.end(w, outcome, reason))
 
     def _conduct(self, work: Work, way: Callable[[Work], None]) -> Report:
         report = work.report
@@ -125,17 +124,17 @@ class Conductor:
             with self._cancellation.listening(self._school.home, report.bead):
                 if report.outcome:  # its principal died while it removed
                     self._cancellation.shield()
-                    self._score(work)
+                    self._closing.score(work)
                 else:
                     way(work)
         except (CancelledError, KeyboardInterrupt):
-            self._end(work, Outcome.CANCELLED, "cancelled")
+            self._closing.end(work, Outcome.CANCELLED, "cancelled")
         except (SandboxError, GitError) as error:
-            self._end(work, Outcome.SANDBOX_UNAVAILABLE, _text(error))
+            self._closing.end(work, Outcome.SANDBOX_UNAVAILABLE, _text(error))
         except GatewayError as error:
-            self._end(work, Outcome.GATEWAY_DENIED, _text(error))
+            self._closing.end(work, Outcome.GATEWAY_DENIED, _text(error))
         except BookbagError as error:
-            self._end(work, Outcome.NOT_REVIEWED, _text(error))
+            self._closing.end(work, Outcome.NOT_REVIEWED, _text(error))
         finally:
             self._finish(work, started)
         return report
@@ -146,20 +145,20 @@ class Conductor:
         self._cancellation.shield()
         try:
             if not report.outcome:  # an error of ours that nobody foresaw: it passes through, the traces still go
-                self._end(work, Outcome.LOST, "the principal failed")
+                self._closing.end(work, Outcome.LOST, "the principal failed")
         finally:
-            self._dispose(work)
+            self._closing.dispose(work)
             timings = {**report.timings, **work.journal.timings}
             report.timings = {**timings, "total": round((time.perf_counter() - started) * 1000, 1)}
             report.diagnostics += work.journal.notes
-            self._close(work)
+            self._closing.close(work)
 
     # -- the way ---------------------------------------------------------------------------------------------------
 
     def _work(self, work: Work) -> None:
         if work.stage < Stage.BOOTED:
             if work.resumed:
-                self._end(work, Outcome.LOST, "its principal died before the student was started")
+                self._closing.end(work, Outcome.LOST, "its principal died before the student was started")
                 return
             self._open_grant(work)
             self._boot(work)
@@ -169,7 +168,9 @@ class Conductor:
             self._freeze(work)
         if work.ending is None or work.ending.outcome is not None:
             ending = work.ending
-            self._end(work, (ending and ending.outcome) or Outcome.LOST, ending.reason if ending else "never ran")
+            self._closing.end(
+                work, (ending and ending.outcome) or Outcome.LOST, ending.reason if ending else "never ran"
+            )
             return
         if not self._something_to_review(work):
             return
@@ -199,6 +200,7 @@ class Conductor:
                 models=[prepared.model],
                 limits=prepared.budget.to_gate(),
                 deadline=time.time() + prepared.budget.wall + 120,
+                egress=prepared.egress,
             )
 
     def _leaf(self, work: Work) -> StudentLeaf:
@@ -233,7 +235,7 @@ class Conductor:
         work.record = record
         if record is not None:
             self._ledger.update_bead(work.report.bead, event="seen", data={"seen": record_to_json(record)})
-        usage = self._close_grant(work)
+        usage = self._closing.close_grant(work)
         self._read_outbox(work)
         if record is None:
             work.ending = unseen_end(self._leaf(work).read_outbox().outbox)
@@ -322,7 +324,7 @@ class Conductor:
             work.report.head_sha = work.prepared.base_sha
             return True
         missing = "neither a change nor an answer" if role in TEXT_ROLES else "no change"
-        self._end(work, Outcome.TASK_FAILED, f"the student handed in {missing}")
+        self._closing.end(work, Outcome.TASK_FAILED, f"the student handed in {missing}")
         return False
 
     def _hand_over(self, work: Work) -> None:
@@ -342,7 +344,7 @@ class Conductor:
         """Compute R-39, write what is the principal's to write, and give an accepted bead its branch."""
         prepared, report = work.prepared, work.report
         if verdicts.missing:
-            self._end(
+            self._closing.end(
                 work, Outcome.NOT_REVIEWED, f"no verdict of {', '.join(t.upper() for t in verdicts.missing)} counts"
             )
             return
@@ -358,126 +360,7 @@ class Conductor:
                 create_branch(prepared.repo, prepared.branch, str(report.head_sha))
             report.branch = prepared.branch
         outcome = Outcome.ACCEPTED if decision.accepted else Outcome.REJECTED
-        self._end(work, outcome, "; ".join(decision.reasons) or "both judges passed it")
-
-    # -- the end ---------------------------------------------------------------------------------------------------
-
-    def _end(self, work: Work, outcome: Outcome, reason: str) -> None:
-        """Decide the outcome, once; from here on nothing is cancelled any more."""
-        self._cancellation.shield()
-        report = work.report
-        if report.outcome:
-            return
-        report.outcome, report.reason = outcome, reason
-        human = "awaiting" if outcome is Outcome.ACCEPTED else None
-        self._ledger.update_bead(
-            report.bead,
-            event="outcome",
-            outcome=outcome,
-            human=human,
-            head_sha=report.head_sha,
-            data={"reason": reason, "progress": work.to_json()},
-        )
-        fault_point("outcome")
-        self._score(work)
-
-    def _score(self, work: Work) -> None:
-        """R-41; a bead is scored once, however often this is called."""
-        report = work.report
-        outcome = Outcome(report.outcome)
-        scores = tuple(float(report.scores[t] or 0) for t in ("cto", "coo"))
-        reviewed = outcome in {Outcome.ACCEPTED, Outcome.REJECTED}
-        request = work.prepared.request
-        # what a script answered says nothing of a profile: it is kept apart and routes nobody
-        profile = f"{REHEARSED}{request.profile_name}" if report.rehearsal else request.profile_name
-        change = evaluate_and_update(
-            self._ledger,
-            profile,
-            report.bead,
-            outcome,
-            teachers=(scores[0], scores[1]) if reviewed else None,
-        )
-        if change is not None:
-            report.score = {"old": round(change.old, 2), "new": round(change.new, 2)}
-        record_feedback(
-            self._ledger,
-            report.bead,
-            profile=profile,
-            domain=request.domain,
-            difficulty=request.difficulty,
-            outcome=outcome,
-            findings=report.findings,
-            check=str(report.verification.get("status")),
-            paths=report.files_changed,
-            fixes=(request.context.get("fix") or {}).get("of"),
-        )
-        fault_point("scored")
-
-    def _close_grant(self, work: Work) -> dict[str, Any] | None:
-        if not work.grant_open:
-            return None
-        with work.journal.step("grant_closed", removal=True):
-            usage = self._school.close_grant(work.prepared.bead)
-        work.grant_open = False
-        work.report.usage["student"] = usage_of(usage)
-        for text in notes_of(usage):
-            work.journal.note(text)
-        work.report.rehearsal = work.report.rehearsal or bool((usage or {}).get("rehearsal"))
-        return usage
-
-    def _dispose(self, work: Work) -> None:
-        """Remove every trace; what can't be removed now stays named in the ledger for the janitor."""
-        report, home, bead = work.report, self._school.home, work.report.bead
-        kept = work.prepared.request.keep and work.stage >= Stage.BOOTED
-        if kept:
-            work.journal.note(f"kept for debugging: {home.leaves / bead} (school gc --kept removes it)")
-            reasons = []
-        else:
-            with work.journal.step("dispose", removal=True, name=work.prepared.leaf_name):
-                reasons = self._remove(work)
-        try:
-            self._close_grant(work)
-        except (GatewayError, EngineError) as error:
-            reasons.append(f"its grant could not be closed: {error.message}")
-        later = report.outcome == Outcome.NOT_REVIEWED
-        reasons += removal.archive_papers(home, bead, reviewed_later=later)
-        if report.state == bookbag.REVIEWED and not reasons:
-            report.state = bookbag.DISPOSED
-        for reason in reasons:
-            work.journal.note(reason)
-        report.cleanup = "kept" if kept else "failed" if reasons else "done"
-
-    def _remove(self, work: Work) -> list[str]:
-        """Containers first; then the student's work is kept, unless it is; then its tree goes."""
-        home, bead = self._school.home, work.report.bead
-        reasons = removal.remove_containers(self._school.engine, home, bead)
-        if reasons:
-            return reasons  # a tree that a container may still write is neither read nor removed
-        row = {"bead": bead, "created": work.created, "data": prepared_to_json(work.prepared)}
-        if Stage.BOOTED <= work.stage < Stage.FROZEN:
-            try:
-                work.report.head_sha = removal.salvage(home, row) or work.report.head_sha
-            except GitError as error:
-                return [f"its work could not be kept, so its tree stays in {home.leaves / bead}: {error.message}"]
-            with contextlib.suppress(LedgerError):
-                self._ledger.update_bead(bead, event="kept", head_sha=work.report.head_sha)
-        return removal.remove_folders(home, row)
-
-    def _close(self, work: Work) -> None:
-        report = work.report
-        self._ledger.update_bead(
-            report.bead,
-            event="ended",
-            status="ended",
-            outcome=report.outcome,
-            cleanup=report.cleanup,
-            head_sha=report.head_sha,
-            data={"report": report.to_json()},
-        )
-        fault_point("ended")
-        if not work.reported:
-            work.journal.end(report.outcome, report.exit_code, report.to_json())
-        work.journal.close()
+        self._closing.end(work, outcome, "; ".join(decision.reasons) or "both judges passed it")
 
 
 def _text(error: SchoolError) -> str:

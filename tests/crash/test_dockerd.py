@@ -81,6 +81,11 @@ class Daemon:
     def end(self, number):
         self._process.send_signal(number)
         self._process.wait(timeout=60)
+        # its containerd dies with it; where nobody reaps orphans the next daemon would take the dead one for alive
+        pid_file = self.root / "exec" / "containerd" / "containerd.pid"
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        pid_file.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
