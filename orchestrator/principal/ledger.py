@@ -2,13 +2,11 @@
 
 Two kinds of table: ``events`` is append-only and is the history; ``beads`` holds the current row of each bead.
 The intent of a step is written before its effect (DESIGN, "Lease and ledger first"), so that after a crash
-the ledger names everything that may exist. Every write is ``BEGIN IMMEDIATE``: with a deferred begin, concurrent
-writers were measured to fail nine times in ten.
+the ledger names everything that may exist. How it is written: ``orchestrator.sqlite``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 import threading
@@ -16,9 +14,11 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.errors import LedgerError
+from orchestrator.sqlite import write_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 SCHEMA_VERSION = 2
@@ -141,29 +141,20 @@ class Ledger:
         """Close the connection."""
         self._db.close()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Hold the write lock for the block; roll back when it raises.
 
         Raises:
             LedgerError: the database refused (locked for 30 s, disk full, damaged).
         """
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                except BaseException:
-                    self._db.execute("ROLLBACK")
-                    raise
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise LedgerError(
-                    f"The ledger {self._path} can't be written: {error}.",
-                    next_step="Check the disk's free space, and whether another program holds the file.",
-                ) from error
+
+        def failed(error: sqlite3.Error) -> LedgerError:
+            return LedgerError(
+                f"The ledger {self._path} can't be written: {error}.",
+                next_step="Check the disk's free space, and whether another program holds the file.",
+            )
+
+        return write_transaction(self._db, self._lock, failed)
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         with self._lock:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from orchestrator import bookbag
 from orchestrator.errors import TaskNotFoundError, TrackerError, UsageError
 from orchestrator.rails.tasks.base import NewTask, Status, Task
+from orchestrator.sqlite import write_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -194,24 +196,14 @@ class SqliteTasks:
             except sqlite3.Error as error:
                 raise TrackerError(f"The task file {self._path} can't be read: {error}.") from error
 
-    @contextlib.contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                except BaseException:
-                    self._db.execute("ROLLBACK")
-                    raise
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise TrackerError(
-                    f"The task file {self._path} can't be written: {error}.",
-                    next_step="Check the disk's free space, and whether another program holds the file.",
-                ) from error
+    def _write(self) -> AbstractContextManager[sqlite3.Connection]:
+        def failed(error: sqlite3.Error) -> TrackerError:
+            return TrackerError(
+                f"The task file {self._path} can't be written: {error}.",
+                next_step="Check the disk's free space, and whether another program holds the file.",
+            )
+
+        return write_transaction(self._db, self._lock, failed)
 
 
 def _task(row: sqlite3.Row) -> Task:
