@@ -16,6 +16,8 @@ HOME = "/home/student"  # tmpfs
 # any container that may talk to the gate
 GATE_DIR = "/school/gate"  # the folder is mounted, so a restarted gate is found again
 GATE_SOCKET = "/school/gate/gate.sock"
+EGRESS_SOCKET = "/school/gate/egress.sock"  # there only where a way out is granted
+EGRESS_PORT = 20129  # where its proxy is reached inside
 RELAY_HOST = "127.0.0.1"
 RELAY_PORT = 20128  # OmniRoute's customary port, so that agents' defaults fit
 PLACEHOLDER_KEY = "school-no-key-needed"  # for agents that insist on a key; the socket is the identity

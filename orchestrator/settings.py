@@ -74,6 +74,11 @@ class Settings(BaseSettings):
     day_max_cost: float | None = Field(
         None, gt=0, description="Cost of the whole school in a day (UTC, USD); calls without a known price don't count."
     )
+    egress_allow: str = Field(
+        "",
+        description="Places that repositories may ask for, with commas: `NAME:PORT`, each exactly; empty: no way out.",
+    )
+    egress_bytes: str = Field("512m", description="What a bead may send and receive there, together.")
     student_memory: str = Field("2g", description="Memory of a student, swap included.")
     student_cpus: float = Field(2.0, gt=0, description="CPUs of a student.")
     student_pids: int = Field(512, ge=16, description="Processes of a student.")

@@ -106,6 +106,8 @@ REPOSITORY = {
     "student.cache_files": "Patterns of further files whose change asks for a new set-up; manifests and lock files "
     "always do.",
     "verify.command": "The check that the work must pass; `--verify` overrides it.",
+    "egress.allow": "Places that students may reach through the gate, `NAME:PORT` each; counts as far as "
+    "`SCHOOL_EGRESS_ALLOW` names them too.",
     "objects.mode": "`shared` (default): the student can read all objects of the repository. `reachable`: only what "
     "the base commit reaches is copied for it.",
 }

@@ -8,7 +8,7 @@ from orchestrator import layout
 class Places:
     """Paths inside the leaf. A plain class: ``dataclasses`` would cost PID 1 ten milliseconds."""
 
-    __slots__ = ("gate_socket", "hermes", "home", "inbox", "made", "outbox", "relay_port", "workspace")
+    __slots__ = ("egress_socket", "gate_socket", "hermes", "home", "inbox", "made", "outbox", "relay_port", "workspace")
 
     def __init__(
         self,
@@ -18,6 +18,7 @@ class Places:
         outbox: str = layout.OUTBOX,
         home: str = layout.HOME,
         gate_socket: str = layout.GATE_SOCKET,
+        egress_socket: str = layout.EGRESS_SOCKET,
         relay_port: int = layout.RELAY_PORT,
         hermes: str = layout.HERMES,
         made: str = layout.MADE_BY_SETUP,
@@ -27,6 +28,7 @@ class Places:
         self.outbox = outbox
         self.home = home
         self.gate_socket = gate_socket
+        self.egress_socket = egress_socket
         self.relay_port = relay_port
         self.hermes = hermes
         self.made = made

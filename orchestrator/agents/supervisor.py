@@ -77,8 +77,8 @@ class Supervisor:
         self.wait_status: int | None = None
         self.stopped: str | None = None
         self._first_event = first_event
-        self._relay_pid = 0
-        self._relay_socket: socket.socket | None = None
+        self._relays: list[tuple[socket.socket, str]] = []  # listener, socket of the gate
+        self._relay_pids: dict[int, int] = {}  # pid -> which one
         self._relay_restarts = 10
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -92,8 +92,7 @@ class Supervisor:
 
         events, events_end = os.pipe2(os.O_CLOEXEC)
         output, output_end = os.pipe2(os.O_CLOEXEC)
-        if self.agent in OVER_TCP:
-            self._open_relay()
+        self._open_relays()
         problems = self._bring_what_setup_made()
         if self.agent in AGENTS:
             self.pid = process.fork(lambda: self._become_agent(events_end), stdout=output_end)
@@ -107,8 +106,8 @@ class Supervisor:
             sink.write(encode("warning", {"text": f"a file that the repository's setup made is missing: {problem}"}))
         if self.agent not in AGENTS:
             sink.write(encode("error", {"text": f"there is no agent {self.agent!r}"}), essential=True)
-        if self._relay_socket is not None:
-            self._start_relay()
+        for number in range(len(self._relays)):
+            self._start_relay(number)
         wall = (brief.get("limits") or {}).get("wall_s")
         if isinstance(wall, (int, float)) and wall > 0:
             self.clock.limit(wall)
@@ -157,18 +156,30 @@ class Supervisor:
 
         return light.run(self.places, Emitter(events))
 
-    def _open_relay(self) -> None:
+    def _open_relays(self) -> None:
+        """Listen for agents that know no Unix socket, and for programs that look for a proxy where one is granted."""
+        way_out = os.path.exists(self.places.egress_socket)  # noqa: PTH110 - pathlib is not imported here
+        if self.agent not in OVER_TCP and not way_out:
+            return
+        from orchestrator import layout
         from orchestrator.agents import relay
 
-        self._relay_socket = relay.listen(self.places.relay_port)
+        if self.agent in OVER_TCP:
+            self._relays.append((relay.listen(self.places.relay_port), self.places.gate_socket))
+        if way_out:
+            listener = relay.listen(layout.EGRESS_PORT)
+            self._relays.append((listener, self.places.egress_socket))
+            proxy = f"http://{layout.RELAY_HOST}:{listener.getsockname()[1]}"
+            os.environ.update(dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy))
+            os.environ.update(dict.fromkeys(("NO_PROXY", "no_proxy"), f"{layout.RELAY_HOST},localhost"))
 
-    def _start_relay(self) -> None:
+    def _start_relay(self, number: int) -> None:
         """The listener is PID 1's, so connections wait in its backlog while a killed relay is replaced."""
         from orchestrator.agents import relay
 
-        listener, gate = self._relay_socket, self.places.gate_socket
-        if listener is not None:
-            self._relay_pid = process.fork(lambda: relay.serve(listener, gate), stdout=self._output_end)
+        listener, path = self._relays[number]
+        pid = process.fork(lambda: relay.serve(listener, path), stdout=self._output_end)
+        self._relay_pids[pid] = number
 
     def _read_brief(self, sink: Sink) -> dict[str, Any]:
         import json
@@ -212,9 +223,10 @@ class Supervisor:
     def _collect(self, ended: dict[int, int]) -> None:
         if self.pid in ended:
             self.wait_status = ended[self.pid]
-        if self._relay_pid in ended and self._relay_restarts > 0:
-            self._relay_restarts -= 1
-            self._start_relay()
+        for number in [self._relay_pids.pop(pid) for pid in ended if pid in self._relay_pids]:
+            if self._relay_restarts > 0:
+                self._relay_restarts -= 1
+                self._start_relay(number)
 
     def _look_at_signals(self, intake: Intake) -> None:
         """As PID 1 a sender inside the leaf has a pid here, one outside has none: only the latter counts."""
@@ -248,7 +260,7 @@ class Supervisor:
             self.wait_status = int(signal.SIGKILL)
 
     def _groups(self) -> list[int]:
-        return [pid for pid in (self.pid, self._relay_pid) if pid]
+        return [pid for pid in (self.pid, *self._relay_pids) if pid]
 
     def _conclude(self, intake: Intake, sink: Sink) -> Conclusion:
         from orchestrator.agents import outcome

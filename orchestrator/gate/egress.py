@@ -35,7 +35,6 @@ CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 120.0
 CONNECTION_LIMIT = 32
 CHUNK = 65536
-NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+")
 _REQUEST = re.compile(rb"CONNECT ([A-Za-z0-9.-]{1,253}):([0-9]{1,5}) HTTP/1\.[01]\r\n")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # what the standard library's is_global lets pass, in some versions, and an address that clouds answer on from inside
@@ -43,14 +42,6 @@ _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "64:ff9b:1::/48", "2001::/23", "3fff::/20")
 )
-
-
-def valid_place(text: str) -> bool:
-    """Return whether a text is ``name:port``, with a name in lower case that is no address."""
-    name, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or str(int(port)) != port:
-        return False
-    return NAME.fullmatch(name) is not None and not name.rpartition(".")[2].isdigit()
 
 
 def public(address: str) -> bool:

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.gate.place import valid_place
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -145,8 +147,6 @@ def _names(data: Mapping[str, Any], field_name: str) -> tuple[str, ...]:
 
 
 def _places(data: Mapping[str, Any]) -> tuple[str, ...]:
-    from orchestrator.gate.egress import valid_place  # noqa: PLC0415 - it knows grants
-
     places = _names(data, "egress")
     for place in places:
         if not valid_place(place):

@@ -82,6 +82,8 @@ class GateClient:
         prices: Mapping[str, Mapping[str, float] | None] | None = None,
         deadline: float | None = None,
         rehearsal_models: Sequence[str] = (),
+        egress: Sequence[str] = (),
+        egress_bytes: int | None = None,
     ) -> Path:
         """Make a grant or change it; return the folder of its socket.
 
@@ -98,6 +100,8 @@ class GateClient:
             "prices": dict(prices or {}),
             "deadline": deadline,
             "rehearsal_models": list(rehearsal_models),
+            "egress": list(egress),
+            "egress_bytes": egress_bytes,
         }
         answer = self._call("PUT", f"/grants/{quote(grant, safe='')}", body)
         return (self._root / str(answer["socket"])).parent

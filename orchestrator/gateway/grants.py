@@ -91,6 +91,8 @@ def open_grant(
     limits: Mapping[str, float | None],
     deadline: float | None,
     kind: str = "student",
+    egress: Sequence[str] = (),
+    egress_bytes: int | None = None,
 ) -> Grant:
     """Make a key for one bead and hand it to the gate. The grant is named by the bead.
 
@@ -106,6 +108,8 @@ def open_grant(
         limits: ``calls``, ``tokens``, ``cost_usd``, ``parallel``; None or missing is unbounded.
         deadline: Epoch seconds.
         kind: ``student``, ``teacher`` or ``principal``.
+        egress: Places (name:port) that it may reach through the gate's proxy.
+        egress_bytes: What it may send and receive there, together; None is unbounded.
 
     Raises:
         ConfigError: an alias does not exist or has no model.
@@ -129,6 +133,8 @@ def open_grant(
             prices=prices,
             deadline=deadline,
             rehearsal_models=rehearsed,
+            egress=egress,
+            egress_bytes=egress_bytes,
         )
     except GatewayError:
         keys.revoke_key(key)

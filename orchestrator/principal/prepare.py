@@ -20,6 +20,7 @@ from orchestrator.git.landing import check_branch_free
 from orchestrator.git.repository import list_tree, open_repository, resolve_base
 from orchestrator.personas import load_soul
 from orchestrator.principal.budgets import check_day
+from orchestrator.principal.egress import allowed_egress
 from orchestrator.principal.request import Budget
 from orchestrator.sandbox.repo_config import FILE, RepoConfig, read_config
 from orchestrator.sandbox.repo_tree import RepoTree
@@ -58,6 +59,7 @@ class Prepared:
     soul: str
     instructions: str
     objects_mode: Literal["shared", "reachable"] = "shared"
+    egress: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +106,8 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
     config = read_config(lambda path: read_file_at(repo, base_sha, path))
     if _differs(repo, base_sha, FILE):
         notes.append(f"the {FILE} in the working tree does not count: only what is committed at base does")
+    egress, said = allowed_egress(config.egress, settings)
+    notes += said
     if repo.lfs:
         notes.append("Git LFS files are left as pointers")
     model = request.model or settings.student_model
@@ -129,6 +133,7 @@ def prepare(request: SpawnRequest, school: School, say: Callable[[str], None]) -
         soul=load_soul(f"student-{request.role}"),
         instructions=instructions_at(repo, base_sha),
         objects_mode=config.objects,
+        egress=egress,
         notes=tuple(notes),
     )
 

@@ -22,7 +22,7 @@ from orchestrator.review.record import read_seal_key
 from orchestrator.review.sync import gate_reviewers, review_now
 from orchestrator.sandbox import parts, standing
 from orchestrator.sandbox.repo_image import RepoTree, ensure_repo_image
-from orchestrator.settings import settings
+from orchestrator.settings import settings, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +69,15 @@ class School:
         """
         return self.config.alias(name)
 
-    def open_grant(self, bead: str, *, models: Sequence[str], limits: dict[str, float | None], deadline: float) -> None:
+    def open_grant(
+        self,
+        bead: str,
+        *,
+        models: Sequence[str],
+        limits: dict[str, float | None],
+        deadline: float,
+        egress: Sequence[str] = (),
+    ) -> None:
         """Make a key for this bead alone and hand it to the gate; the principal keeps nothing of it."""
         open_grant(
             self.home,
@@ -80,6 +88,8 @@ class School:
             models=models,
             limits=limits,
             deadline=deadline,
+            egress=egress,
+            egress_bytes=size_bytes(self.settings.egress_bytes),
         )
 
     def close_grant(self, bead: str) -> dict[str, Any] | None:

@@ -14,6 +14,9 @@
 
     [objects]
     mode = "reachable"                        # copy only what base_sha reaches; default "shared"
+
+    [egress]
+    allow = ["files.example.org:443"]         # counts as far as SCHOOL_EGRESS_ALLOW has it too
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from orchestrator.errors import ConfigError
+from orchestrator.gate.place import valid_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +39,7 @@ KEYS: dict[str, dict[str, type]] = {
     "student": {"packages": list, "setup": list, "image": str, "dockerfile": str, "cache_files": list},
     "verify": {"command": str},
     "objects": {"mode": str},
+    "egress": {"allow": list},
 }
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.:=~-]*", re.IGNORECASE)
 _NEXT = f"Correct it, commit it, and repeat; `school setup --repo .` prints an example of {FILE}."
@@ -51,6 +56,7 @@ class RepoConfig:
     cache_files: tuple[str, ...] = ()
     verify: str = ""
     objects: ObjectsMode = "shared"
+    egress: tuple[str, ...] = ()
     image_named_by: str = FILE
 
     @property
@@ -120,11 +126,15 @@ def _assemble(text: str, values: dict[str, Any]) -> RepoConfig:
         cache_files=values.get("student.cache_files", ()),
         verify=values.get("verify.command", ""),
         objects=values.get("objects.mode", "shared"),
+        egress=values.get("egress.allow", ()),
     )
     if config.image and config.dockerfile:
         raise _wrong(text, "dockerfile", "student.image and student.dockerfile exclude each other")
     if config.objects not in get_args(ObjectsMode):
         raise _wrong(text, "mode", f"objects.mode must be one of {_listed(get_args(ObjectsMode))}")
+    for place in config.egress:
+        if not valid_place(place):
+            raise _wrong(text, "allow", f"egress.allow: {place!r} is not name:port, for example files.example.org:443")
     for package in config.packages:
         if not _PACKAGE.fullmatch(package):
             raise _wrong(text, "packages", f"student.packages: {package!r} is not the name of a package")

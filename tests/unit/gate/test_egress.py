@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.gate.egress import EgressSocket, public, valid_place
+from orchestrator.gate.egress import EgressSocket, public
+from orchestrator.gate.place import valid_place
 
 PLACE = "files.example.org:443"
 PUBLIC = "93.184.216.34"
