@@ -172,6 +172,30 @@ def test_doctor_names_an_abandoned_bead(school, sample):
     assert next(c for c in json.loads(done.stdout) if c["name"] == "left over")["status"] == "ok"
 
 
+def test_down_refuses_while_a_bead_runs_and_by_force_cancels_it_first(school, sample, engine):
+    done = school.run("spawn", "--detach", "--json", "--repo", sample, "--agent", "light", "[rehearse: run sleep 300]")
+    bead = json.loads(done.stdout)["bead"]
+    labels = {LABEL_HOME: school.home.id, LABEL_BEAD: bead}
+    deadline = time.monotonic() + 60
+    while not [c for c in engine.list(labels) if c.state == "running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    refused = school.run("down")
+    assert refused.returncode == 2
+    assert bead in refused.stderr
+    try:
+        forced = school.run("down", "--force")
+        assert forced.returncode == 0, forced.stderr
+        assert f"bead {bead} (cancelled)" in forced.stderr
+        assert engine.list(labels) == []
+        with Ledger(school.home.ledger) as ledger:
+            row = ledger.bead(bead)
+        assert (row["outcome"], row["cleanup"]) == ("cancelled", "done")
+        assert not (school.home.leaves / bead).exists()
+    finally:
+        assert school.run("up").returncode == 0
+
+
 class _Releases:
     def __init__(self, lease):
         self.close = lease.release
