@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass, field
@@ -158,7 +159,7 @@ def _number(data: Mapping[str, Any], field_name: str) -> float | None:
     value = data.get(field_name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ValueError(f"{field_name} must be a number of at least 0, or null")
     return float(value)
 
