@@ -23,6 +23,7 @@ from orchestrator.gateway.gate_client import GateClient
 from orchestrator.gateway.grants import Keys, ensure_grant
 from orchestrator.gateway.omniroute import OmniRoute
 from orchestrator.gateway.upstream import ensure_reachable, foreign_keys, foreign_omniroute, gate_upstream
+from orchestrator.principal.lease import slot
 from orchestrator.principal.probe import probe_folders
 from orchestrator.principal.take_down import running_beads
 from orchestrator.sandbox import parts, standing
@@ -113,6 +114,23 @@ def ensure_parts(
     wanted = Parts(plan, config).wanted()
     if _all_run(engine, home, wanted):
         return userns_mode
+    # one at a time: parts and network are safe under a race, the gateway's configuration is not
+    with slot(home.leases, "up", 1, on_wait=lambda: say("waiting: another process is bringing the school up")):
+        if not _all_run(engine, home, wanted):
+            _bring_missing(engine, home, in_force, say, plan, config)
+    return userns_mode
+
+
+def _bring_missing(
+    engine: Engine,
+    home: Home,
+    in_force: Settings,
+    say: Callable[[str], None],
+    plan: parts.PartsPlan,
+    config: GatewayConfig,
+) -> None:
+    """Make what is missing, and configure the gateway."""
+    wanted = Parts(plan, config).wanted()
     _brought_up(home).unlink(missing_ok=True)
     plan.prepare()
     ensure_reachable(home, config)
@@ -141,7 +159,6 @@ def ensure_parts(
         for done in [pool.submit(ensure, parts.teacher_kind(t)) for t in parts.TEACHERS]:
             done.result()
     _brought_up(home).write_text(_ids(standing.parts(engine, home)), encoding="ascii")
-    return userns_mode
 
 
 def configure_gateway(home: Home, in_force: Settings, keys: Keys, say: Callable[[str], None]) -> None:
