@@ -6,6 +6,8 @@ A bind mount has no quota of its own on most file systems (1 GB written into a w
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 import time
@@ -19,27 +21,87 @@ MAX_FILES = 1_000_000
 """Files in a leaf's writable folders; an inode bomb is a disk bomb."""
 
 
+LONGEST_PATH = 1 << 16
+"""Bytes of a path below a leaf's folder; nobody needs a deeper one, and what can't be walked can't be counted."""
+
+_HOP = 2000  # bytes of a path that are opened at once: the kernel takes 4096
+_Place = tuple["_Place | None", bytes, int]  # parent, name, bytes of the path
+
+
 def usage(folders: Sequence[Path]) -> tuple[int, int]:
-    """Return (bytes allocated, entries) below the folders; links are not followed, races are fine."""
+    """Return (bytes allocated, entries) below the folders; links are not followed, races are fine.
+
+    A student may go deeper than a path can be long, and swap a folder for a link while this looks: folders are opened
+    in hops, and what turns out to lie elsewhere is not walked. A tree that is too deep counts as too many entries.
+    """
     total = entries = 0
-    stack = [str(folder) for folder in folders]
-    while stack:
-        try:
-            with os.scandir(stack.pop()) as iterator:
-                for entry in iterator:
-                    entries += 1
-                    try:
-                        status = entry.stat(follow_symlinks=False)
-                    except OSError:
-                        continue
-                    total += status.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        stack.append(entry.path)
-        except OSError:
-            continue
-        if entries > 2 * MAX_FILES:
-            break
+    for folder in folders:
+        root = os.path.realpath(os.fsencode(folder))
+        stack: list[_Place] = [(None, b"", 0)]
+        while stack:
+            place = stack.pop()
+            if place[2] > LONGEST_PATH:
+                return total, entries + 2 * MAX_FILES
+            try:
+                descriptor = _open_below(root, _path(place))
+            except OSError:
+                continue
+            try:
+                with os.scandir(descriptor) as iterator:
+                    for entry in iterator:
+                        entries += 1
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                            is_folder = entry.is_dir(follow_symlinks=False)
+                        except OSError:
+                            continue
+                        total += status.st_blocks * 512
+                        if is_folder:
+                            name = os.fsencode(entry.name)
+                            stack.append((place, name, place[2] + len(name) + 1))
+            except OSError:
+                continue
+            finally:
+                os.close(descriptor)
+            if entries > 2 * MAX_FILES:
+                return total, entries
     return total, entries
+
+
+def _path(place: _Place) -> list[bytes]:
+    names = []
+    at: _Place | None = place
+    while at is not None and at[1]:
+        names.append(at[1])
+        at = at[0]
+    return names[::-1]
+
+
+def _open_below(root: bytes, names: Sequence[bytes]) -> int:
+    """Open a folder by its names below ``root``, however long they are together.
+
+    Raises:
+        OSError: it is not there any more, or leads somewhere else.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(root, flags)
+    try:
+        hop: list[bytes] = []
+        for number, name in enumerate(names, 1):
+            hop.append(name)
+            if sum(map(len, hop)) + len(hop) > _HOP or number == len(names):
+                inner = os.open(b"/".join(hop), flags, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor, hop = inner, []
+        real = root
+        with contextlib.suppress(OSError):  # of a path that is too long to be told
+            real = os.readlink(b"/proc/self/fd/%d" % descriptor)  # noqa: PTH115 - bytes
+        if real != root and not real.startswith(root + b"/"):
+            raise NotADirectoryError(errno.ENOTDIR, "leads out of its folder")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 class QuotaWatcher:

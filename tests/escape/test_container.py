@@ -52,6 +52,18 @@ def test_a_disk_bomb(run, folder):
     assert classify(record.result, disk_exceeded=record.disk_exceeded).outcome is Outcome.DISK_EXCEEDED
 
 
+def test_a_disk_bomb_deeper_than_a_path_can_be_long(run):
+    """Where a walk by path does not get to: what it can't open it can't count."""
+    script = (
+        "import os\n"
+        "for _ in range(30):\n os.mkdir('d' * 200); os.chdir('d' * 200)\n"
+        "for number in range(8):\n open(f'bomb{number}', 'wb').write(b'x' * (8 << 20))\n"
+        "import time; time.sleep(60)\n"
+    )
+    record, _, _ = run(f'cat > /tmp/bomb.py <<"END"\n{script}END\npython3 /tmp/bomb.py', disk=20 << 20, wall=60)
+    assert classify(record.result, disk_exceeded=record.disk_exceeded).outcome is Outcome.DISK_EXCEEDED
+
+
 def test_an_inode_bomb(run, monkeypatch):
     monkeypatch.setattr("orchestrator.leaf.run.QuotaWatcher", partial(QuotaWatcher, max_files=2000))
     command = "i=0; while [ $i -lt 200 ]; do mkdir d$i; (cd d$i; seq 50 | xargs touch); i=$((i+1)); done; sleep 60"

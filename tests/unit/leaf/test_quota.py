@@ -1,7 +1,12 @@
 """The disk quota sees what was added, in bytes and in files."""
 
+import os
 import threading
 
+import pytest
+
+from orchestrator.git.dispose import remove
+from orchestrator.leaf import quota
 from orchestrator.leaf.quota import QuotaWatcher, usage
 
 
@@ -56,3 +61,39 @@ def test_a_leaf_within_its_limit_is_left_alone(tmp_path):
     watcher.stop()
     watcher.stop()
     assert reasons == []
+
+
+def test_what_lies_deeper_than_a_path_can_be_long_is_counted(tmp_path):
+    """A disk bomb below 5,000 bytes of folders passed the first version of this."""
+    at = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=at)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    with os.fdopen(os.open("bomb", os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
+        file.write(b"x" * (1 << 20))
+    os.close(at)
+    total, entries = usage([tmp_path])
+    assert total >= 1 << 20
+    assert entries == 26
+    assert remove(tmp_path)
+
+
+def test_a_tree_that_is_deeper_than_anybody_needs_is_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(quota, "LONGEST_PATH", 100)
+    (tmp_path / ("d" * 60) / ("d" * 60) / "below").mkdir(parents=True)
+    assert usage([tmp_path])[1] > quota.MAX_FILES
+
+
+def test_a_folder_that_became_a_link_is_not_followed(tmp_path):
+    """Between the look and the opening a student can put a link to the host's own folders in a folder's place."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "a").mkdir(parents=True)
+    (outside / "b").mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    root = os.fsencode(inside)
+    os.close(quota._open_below(root, [b"a"]))
+    for names in ([b"link"], [b"link", b"b"], [b"..", b"outside"]):
+        with pytest.raises(OSError, match=r"Not a directory|symbolic|leads out"):
+            quota._open_below(root, names)
