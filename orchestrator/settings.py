@@ -131,7 +131,8 @@ class Settings(BaseSettings):
     mail_insecure: bool = Field(False, description="Allow smtp:// and imap:// without encryption (this host only).")
     staff_plugins: str = Field(
         "",
-        description="Staff plugins from elsewhere that may run, with commas: `NAME:TRUST`, TRUST being verified, community or untrusted.",
+        description="Staff plugins from elsewhere that may run, with commas: `NAME:TRUST`, TRUST being verified, "
+        "community or untrusted.",
     )
     fix_rounds: int = Field(3, ge=0, description="How often a bead's work may go back to a new student (R-43).")
     tick_interval: float = Field(60.0, gt=0, description="Pause between two rounds of `school serve` (s).")

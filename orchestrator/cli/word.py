@@ -161,7 +161,11 @@ def fix(
 
 
 @app.command()
-def review(bead: str = BEAD, as_json: bool = JSON) -> None:
+def review(
+    bead: str = BEAD,
+    sync: bool = typer.Option(False, "--sync/--async", help="Review in this process instead of by the teachers."),
+    as_json: bool = JSON,
+) -> None:
     """Have a bead judged that ended as not_reviewed: its commit, evidence and bookbag are kept for that."""
     from orchestrator.cli.live import Live, summary
     from orchestrator.cli.terminal import Terminal
@@ -174,7 +178,9 @@ def review(bead: str = BEAD, as_json: bool = JSON) -> None:
     terminal = Terminal(sys.stderr)
     name = _bead(bead)
     with Cancellation().installed() as cancellation, open_school(terminal.line) as school:
-        report = review_again(school, school.ledger, name, Live(terminal), cancellation)
+        report = review_again(
+            school, school.ledger, name, Live(terminal), cancellation, mode="sync" if sync else "async"
+        )
         settle_end(school.home, SpawnRequest.from_json((school.ledger.bead(name) or {})["data"]["request"]))
     summary(terminal, report)
     if as_json:

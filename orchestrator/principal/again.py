@@ -7,7 +7,7 @@ dies here is followed by the next one like any other.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator import bookbag
 from orchestrator.errors import UsageError
@@ -32,9 +32,23 @@ if TYPE_CHECKING:
 
 
 def review_again(
-    school: School, ledger: Ledger, bead: str, listener: Listener, cancellation: Cancellation | None = None
+    school: School,
+    ledger: Ledger,
+    bead: str,
+    listener: Listener,
+    cancellation: Cancellation | None = None,
+    *,
+    mode: Literal["async", "sync"] = "async",
 ) -> Report:
     """Give a parked bead's teachers their attempts back, raise the flag, and take it to its end.
+
+    Args:
+        school: Where.
+        ledger: Its ledger.
+        bead: Which.
+        listener: Who watches.
+        cancellation: How it can be ended.
+        mode: By the teachers, or in this process; whatever its first review was.
 
     Raises:
         UsageError: it is not one that was left without a review, or its papers are gone.
@@ -49,7 +63,7 @@ def review_again(
         for teacher in bookbag.TEACHERS:
             unpark(bead, teacher, dirs=removal.dirs_of(home))
         ledger.update_bead(
-            bead, event="reviewed_again", status="running", outcome=None, cleanup="pending", data=_reopened(row)
+            bead, event="reviewed_again", status="running", outcome=None, cleanup="pending", data=_reopened(row, mode)
         )
         fault_point("reopened")
         if school.settings.janitor:
@@ -84,8 +98,9 @@ def _checked(school: School, ledger: Ledger, bead: str) -> dict[str, Any]:
     return row
 
 
-def _reopened(row: dict[str, Any]) -> dict[str, Any]:
+def _reopened(row: dict[str, Any], mode: str) -> dict[str, Any]:
     """Return the row's data without the end that it had."""
     progress = copy.deepcopy(row["data"]["progress"])
     progress["report"] |= {"outcome": "", "reason": "", "accepted": False, "cleanup": "pending"}
-    return {"progress": progress, "report": None, "reason": "", "settled": None}
+    request = {**row["data"]["request"], "review": mode}
+    return {"progress": progress, "request": request, "report": None, "reason": "", "settled": None}

@@ -144,7 +144,7 @@ def leaf_spec(
 
 
 def account_files(home: Home) -> tuple[str, str]:
-    """Return the texts of ``/etc/passwd`` and ``/etc/group`` for a leaf: a uid without an entry breaks git and getpass."""
+    """Return ``/etc/passwd`` and ``/etc/group`` for a leaf: a uid without an entry breaks git and getpass."""
     passwd = (
         "root:x:0:0:root:/root:/bin/sh\n"
         f"student:x:{home.uid}:{home.gid}:student:{layout.HOME}:/bin/sh\n"

@@ -101,7 +101,7 @@ def test_a_killed_container_frees_its_lock(container, dirs):  # R-20, R-50
     holder = container(HOLDER)
     until(BookbagSignal("held", dirs=dirs).check, "the container has the lock")
     assert not acquire_lock("b", 0, dirs=dirs)
-    with open(f"{dirs.locks}/b.lock", encoding="ascii") as file:  # noqa: PTH123 - a path as text
+    with open(f"{dirs.locks}/b.lock", encoding="ascii") as file:
         assert " pid 1 " in file.read()  # a PID that is alive here as well, and says nothing
     wrapped = holder.get_wrapped_container()
     wrapped.kill("SIGKILL")

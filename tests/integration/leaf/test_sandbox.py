@@ -57,7 +57,9 @@ def test_its_root_is_read_only_and_its_tmp_and_home_may_execute(run):
 
 
 def test_no_engine_socket_and_no_path_of_the_host_is_inside(run, home):
-    _, text, _ = run("cat /proc/self/mountinfo; ls /var/run/docker.sock /run/docker.sock 2>&1; find / -xdev -type s 2>/dev/null")
+    _, text, _ = run(
+        "cat /proc/self/mountinfo; ls /var/run/docker.sock /run/docker.sock 2>&1; find / -xdev -type s 2>/dev/null"
+    )
     assert "docker.sock" not in text.replace("cannot access '/var/run/docker.sock'", "").replace(
         "cannot access '/run/docker.sock'", ""
     )
@@ -161,7 +163,13 @@ def test_a_started_leaf_is_gone_at_its_deadline_with_nobody_watching(make_leaf, 
 
 def test_calls_before_boot_and_after_dispose_are_refused(make_leaf):
     leaf = make_leaf("true")
-    for call in (leaf.write_brief, leaf.run_task, lambda: leaf.freeze("x"), lambda: leaf.write_output({}), leaf.read_outbox):
+    for call in (
+        leaf.write_brief,
+        leaf.run_task,
+        lambda: leaf.freeze("x"),
+        lambda: leaf.write_output({}),
+        leaf.read_outbox,
+    ):
         with pytest.raises(LeafNotBootedError):
             call()
     leaf.boot()

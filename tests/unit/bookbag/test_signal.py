@@ -1,5 +1,4 @@
 # The code under test speaks in descriptors and in paths as text, and so do its tests.
-# ruff: noqa: PTH116
 
 from __future__ import annotations
 

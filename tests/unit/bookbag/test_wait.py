@@ -1,5 +1,4 @@
 # The code under test speaks in descriptors and in paths as text, and so do its tests.
-# ruff: noqa: PTH104, PTH106, PTH108, PTH123
 
 from __future__ import annotations
 

@@ -158,12 +158,12 @@ def chat(**changes):
 async def until(condition, seconds=20.0):
     """Wait until ``condition()`` holds."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
+        while not condition():
             await asyncio.sleep(0.01)
 
 
 def open_files():
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_a_started_one_is_detached_and_ends_by_itself(home, ledger):
     while not held(lock_path(home.leases)) and time.monotonic() < deadline:
         time.sleep(0.01)
     pid = int(lock_path(home.leases).read_text().split()[1])
-    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+    with open(f"/proc/{pid}/stat") as file:
         parent, _, session = file.read().rpartition(")")[2].split()[1:4]
     assert int(session) == pid or int(parent) == 1
     while held(lock_path(home.leases)):

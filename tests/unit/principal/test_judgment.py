@@ -37,7 +37,13 @@ def test_accepted_needs_both_judges_their_scores_and_the_check(change, verificat
 
 @pytest.mark.parametrize(
     ("accepted", "teachers", "score"),
-    [(True, (100, 100), 100), (True, (50, 50), 60), (False, (100, 90), 40), (False, (30, 40), 35), (True, (70, 80), 75)],
+    [
+        (True, (100, 100), 100),
+        (True, (50, 50), 60),
+        (False, (100, 90), 40),
+        (False, (30, 40), 35),
+        (True, (70, 80), 75),
+    ],
 )
 def test_task_score(accepted, teachers, score):
     assert task_score(accepted=accepted, teachers=teachers) == score

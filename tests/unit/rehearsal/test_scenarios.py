@@ -73,6 +73,6 @@ def test_a_homes_own_scenarios_are_asked_first_and_read_anew_when_changed(tmp_pa
     write(tmp_path / "own", "version: 7")
     assert len(library.scenarios()) == before
     assert library.problems == ["a.yaml: version must be 1"]
-    os.unlink(path)  # noqa: PTH108
+    os.unlink(path)
     assert len(library.scenarios()) == before
     assert library.problems == []
