@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.standing, pytest.mark.timeout(0)]
 
 BEADS = int(os.environ.get("SOAK_BEADS", "20"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-POINTS = (
+POINTS = (  # noqa: SIM905 - reads better so
     "opened grant.key grant worktree.registered worktree container stage.booted run:intent run grant_closed.gate "
     "stage.ran freeze ref.pack ref stage.frozen verify.container verify.run verify stage.verified evidence bookbag "
     "stage.handed_over signal review acceptance branch outcome scored dispose.containers dispose.worktree "

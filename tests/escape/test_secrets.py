@@ -42,7 +42,7 @@ def run_with_canaries(school, engine, sample, tmp_path):
         name: f"CANARY-{name}-{os.urandom(6).hex()}"
         for name in ("provider-key", "environment", "remote-token", "extra-header", "untracked-dotenv", "key-file")
     }
-    git = lambda *arguments: subprocess.run(["git", "-C", str(sample), *arguments], check=True, capture_output=True)
+    git = lambda *arguments: subprocess.run(["git", "-C", str(sample), *arguments], check=True, capture_output=True)  # noqa: E731
     (sample / ".env").write_text(
         "SCHOOL_STUDENT_TIMEOUT=1\nSCHOOL_MAX_BEADS=0\nSCHOOL_HOME=/tmp/steered\nBOOKBAG_DIR=/tmp/steered\nSCHOOL_DEFAULT_AGENT=hermes\nSCHOOL_STUDENT_RUNTIME=evil\n"
     )

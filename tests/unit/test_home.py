@@ -34,7 +34,7 @@ def test_only_the_owner_can_enter_any_folder(home):
 
 def test_a_home_without_ensure_has_no_id(tmp_path):
     with pytest.raises(FileNotFoundError):
-        make(tmp_path / "home").id
+        make(tmp_path / "home").id  # noqa: B018
     assert not (tmp_path / "home").exists()
 
 

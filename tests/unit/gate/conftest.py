@@ -158,7 +158,7 @@ def chat(**changes):
 async def until(condition, seconds=20.0):
     """Wait until ``condition()`` holds."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.01)
 
 

@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _handle(self):
+    def _handle(self):  # noqa: PLR0911 - one return a route
         server = self.server
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size) or "null")
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(200, [{"apiKeyName": "bead-1"}, {"apiKeyName": "bead-10"}])
         return self._answer(200, {})
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _handle
+    do_GET = do_POST = do_PATCH = do_DELETE = _handle  # noqa: N815 - the library's names
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ class AgentMailServer:
         handler.end_headers()
         handler.wfile.write(raw)
 
-    def _answer(self, method: str, path: list[str], query: dict, body: dict, key: str | None) -> tuple[int, dict]:
+    def _answer(self, method: str, path: list[str], query: dict, body: dict, key: str | None) -> tuple[int, dict]:  # noqa: PLR0911 - a table of paths
         if path[:3] != ["v0", "inboxes", INBOX]:
             return 404, {"name": "NotFoundError"}
         match method, path[3:]:

@@ -75,7 +75,7 @@ class Keep:
     def __init__(self):
         self.mails: list[tuple[str, list[str], bytes]] = []
 
-    async def handle_DATA(self, server, session, envelope):
+    async def handle_DATA(self, server, session, envelope):  # noqa: N802 - aiosmtpd's name
         self.mails.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
         return "250 OK"
 
