@@ -97,8 +97,8 @@ class Cancellation:
                 watcher.wait()
 
         thread = threading.Thread(target=listen, name="cancel", daemon=True)
-        thread.start()
         try:
+            thread.start()  # inside: a request that lies there already raises before the block is entered
             yield
         finally:
             over.set()
