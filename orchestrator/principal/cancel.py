@@ -103,7 +103,8 @@ class Cancellation:
         finally:
             over.set()
             watcher.wake()
-            thread.join(timeout=10)
+            if thread.ident is not None:  # a signal may come before it was started
+                thread.join(timeout=10)
             watcher.close()
             path.unlink(missing_ok=True)
 
