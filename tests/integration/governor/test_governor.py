@@ -178,7 +178,7 @@ def test_a_parked_bead_is_judged_again(school, sample, scenario):
         sample, "[rehearse: teacher-nonsense] Change something.", "--sync", SCHOOL_REVIEW_ATTEMPTS=1
     ).report
     assert parked["outcome"] == "not_reviewed"
-    early = school.run("review", parked["bead"], "--json", timeout=400)
+    early = school.run("review", parked["bead"], "--json", timeout=400, SCHOOL_REVIEW_ATTEMPTS=1)
     assert early.returncode == 9
     scenario(
         "  - name: judge\n    match: {roles: ['teacher-*'], task: 'teacher-nonsense'}\n"
