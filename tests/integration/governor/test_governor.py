@@ -186,11 +186,31 @@ def test_a_parked_bead_is_judged_again(school, sample, scenario):
         "[{section: s, issue_class: c, severity: LOW, citation: c, description: d, suggestion: s}]}\n"
     )
     done = said(school.run("review", parked["bead"], "--json"))
-    assert done["outcome"] == "accepted"
+    assert (done["outcome"], done["review"]) == ("accepted", "async")
     assert done["head_sha"] == parked["head_sha"]
     assert git(sample, "rev-parse", done["branch"]) == parked["head_sha"]
     assert (school.home.archive / f"{parked['bead']}.json").exists()
     assert school.run("review", parked["bead"]).returncode == 2
+    assert said(school.run("approve", parked["bead"], "--sha", parked["head_sha"], "--json"))["state"] == "approved"
+
+
+@pytest.mark.parametrize("point", ["reopened", "signal", "review", "acceptance", "branch", "outcome", "archive"])
+def test_a_review_that_dies_is_gone_on_with(school, sample, scenario, point):
+    parked = school.spawn(
+        sample, "[rehearse: teacher-nonsense] Change something.", "--sync", SCHOOL_REVIEW_ATTEMPTS=1
+    ).report
+    scenario(
+        "  - name: judge\n    match: {roles: ['teacher-*'], task: 'teacher-nonsense'}\n"
+        "    replies:\n      - review: {verdict: PASS, confidence: 0.9, summary: yes, ac_met: [], findings: "
+        "[{section: s, issue_class: c, severity: LOW, citation: c, description: d, suggestion: s}]}\n"
+    )
+    # without a janitor: it would inherit the fault, and its workers die there too
+    died = school.run("review", parked["bead"], SCHOOL_FAULT_AT=point, SCHOOL_JANITOR="false")
+    assert died.returncode == -9
+    said(school.run("tick", "--json"))  # starts the janitor, where the review had not come to its end
+    wait_until(lambda: ledger_row(school, parked["bead"])["cleanup"] == "done")
+    row = ledger_row(school, parked["bead"])
+    assert (row["status"], row["outcome"], row["human"]) == ("ended", "accepted", "awaiting")
     assert said(school.run("approve", parked["bead"], "--sha", parked["head_sha"], "--json"))["state"] == "approved"
 
 
