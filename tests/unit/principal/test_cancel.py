@@ -23,8 +23,10 @@ def home(tmp_path):
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """Whatever a test leaves installed is taken back."""
+    """Start from what a terminal gives, also under nohup; whatever a test leaves installed is taken back."""
     before = {number: signal.getsignal(number) for number in cancel.SIGNALS}
+    for number in cancel.SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
