@@ -19,6 +19,7 @@ from orchestrator.git.dispose import dispose_workspace, dispose_worktree, remove
 from orchestrator.git.freeze import freeze
 from orchestrator.git.landing import keep
 from orchestrator.git.workspace import Workspace
+from orchestrator.principal.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,8 +97,16 @@ def remove_folders(home: Home, row: Mapping[str, Any]) -> list[str]:
             fault_point("dispose.worktree")
         if not (remove(folder) and gone):
             reasons.append(f"its tree in {folder} could not be removed")
+    remove_task_lock(home, bead)
     fault_point("dispose.folders")
     return reasons
+
+
+def remove_task_lock(home: Home, bead: str) -> None:
+    """Remove the lock file of a bead's task, unless somebody holds it: its principal may have died over it."""
+    lease = Lease.take(home.leases / f"task-{bead}.lock")
+    if lease is not None:
+        lease.release(forget=True)
 
 
 def leaf_folder(home: Home, bead: str, kind: Kind) -> Path:
