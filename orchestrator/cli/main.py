@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tasks": ("tasks", "Look at the tracker's tasks; close, block or reopen one."),
     "run": ("run", "Take ready tasks from the tracker, several at once, with a live table."),
     "tick": ("tick", "Do one round (recovery, mail, fixes, ready tasks, staff) and exit; for a scheduler."),
+    "mail": ("mail", "Send the notices that are due, and carry out the answers that count."),
     "serve": ("tick", "Do such rounds until it is told to end."),
     "gateway": ("gateway", "Providers and aliases of the model gateway."),
     "staff": ("staff", "Plugins that tend the school's own records."),

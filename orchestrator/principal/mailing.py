@@ -77,8 +77,8 @@ def carry_out(words: Words, ledger: Ledger, answer: Answer) -> str:
     via = f"mail from {answer.sender}"
     match answer.command:
         case "approve":
-            row = ledger.bead(answer.bead) or {}
-            given = words.approve(answer.bead, str(row.get("head_sha") or ""), via=via)
+            # the commit that the notice named: when another one lies there now, the word is refused
+            given = words.approve(answer.bead, answer.head_sha, via=via)
             return f"approved: commit {given.head_sha}. Merge it with: school apply {answer.bead}"
         case "fix":
             given = words.request_fix(answer.bead, answer.note, via=via)
