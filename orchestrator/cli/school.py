@@ -17,9 +17,11 @@ def up(as_json: bool = JSON) -> None:
     """Bring the school up: engine, images, gateway, gate, teachers. A second time it does nothing."""
     from orchestrator.cli.terminal import Terminal
     from orchestrator.principal.bring_up import bring_up
+    from orchestrator.principal.way import sweep_home
 
     terminal = Terminal(sys.stderr)
     found = bring_up(terminal.line, confirm=_confirm if sys.stdin.isatty() and terminal.tty else None)
+    found["notes"] += [f"left over, and not removed yet: {left}" for left in sweep_home(terminal.line)]
     if as_json:
         print_json(found)
         return

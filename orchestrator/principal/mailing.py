@@ -58,7 +58,7 @@ def mail_round(home: Home, ledger: Ledger, in_force: Settings) -> MailRound | No
                 notices,
                 allow=allowed_senders(in_force),
                 no_approval=words.no_approval,
-                act=lambda answer: carry_out(words, ledger, answer),
+                act=lambda answer: carry_out(words, answer),
             )
         except MailError as error:
             done.problems.append(error.message)
@@ -67,7 +67,7 @@ def mail_round(home: Home, ledger: Ledger, in_force: Settings) -> MailRound | No
     return done
 
 
-def carry_out(words: Words, ledger: Ledger, answer: Answer) -> str:
+def carry_out(words: Words, answer: Answer) -> str:
     """Turn an answer that counts into a word; return what came of it. The next step of the tick drives a fix.
 
     Raises:

@@ -11,9 +11,21 @@ from orchestrator.principal.recovery import Sweeper
 from orchestrator.principal.school import open_school
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orchestrator.principal.journal import Listener
     from orchestrator.principal.report import Report
     from orchestrator.principal.request import SpawnRequest
+
+
+def sweep_home(say: Callable[[str], None]) -> list[str]:
+    """End what dead principals left in this home; return what could not be removed yet, in words.
+
+    Raises:
+        SchoolError: the school can't be used.
+    """
+    with open_school(say) as school:
+        return Sweeper(school, school.ledger).sweep().open
 
 
 def drive(request: SpawnRequest, listener: Listener) -> Report:
