@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -39,6 +40,15 @@ NEEDS = {
         "needs root and a dockerd of its own in a network namespace",
     ),
 }
+
+
+def pytest_configure():
+    """Start from a terminal's signals: nohup, or a shell's background job, has some ignored, and children inherit that."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config, items):
