@@ -415,7 +415,7 @@ def test_of_what_is_sent_being_what_was_checked(monkeypatch):
 
 def test_of_the_gates_budget(monkeypatch):
     assert len(through_a_gate(*[CHAT] * 5, terms={"limits": {"calls": 2}})) == 2
-    monkeypatch.setattr(limits, "_spent", lambda grant: None)
+    monkeypatch.setattr(limits, "_spent", lambda *_: None)
     assert len(through_a_gate(*[CHAT] * 5, terms={"limits": {"calls": 2}})) == 5
 
 
