@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -102,7 +103,13 @@ def test_a_closed_terminal_without_its_signal_does_not_end_a_bead(crashes):
         "--agent", "light", "--model", "rehearsal", "[rehearse: slow 1] [rehearse: write made.txt]",
     ]  # fmt: skip
     process = subprocess.Popen(
-        ["nohup", *argv], env=crashes.school.env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        ["nohup", *argv],
+        cwd=crashes.school.home.root,  # where it leaves its nohup.out
+        env={**crashes.school.env, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
     )
     os.close(slave)
     crashes.running(bead)
